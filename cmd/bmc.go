@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,9 +25,10 @@ func recordCommand() *cobra.Command {
 		Use:   "record URL DIR",
 		Short: "Take a mockup of a BMC, by reads alone",
 		Long: `Record reads a Redfish service, one resource at a time and with pauses, and writes it to
-a directory that --mockup serves. Nothing is changed at the BMC. Serial numbers, UUIDs,
-MAC and IP addresses, names of hosts and users, and certificates have other values in
-the directory, the same wherever they stand. Look through it before you publish it.
+a directory that --mockup serves. Nothing is changed at the BMC. Secrets, serial numbers,
+UUIDs, MAC and IP addresses, names of hosts, users and places, and certificates have other
+values in the directory, the same wherever they stand. What was replaced is listed at the
+end, without the values; look through the directory before you publish it.
 
 An interrupted recording goes on with the same command; until it is whole, what was
 read is in DIR/.raw, as it was read. The password of --username is read from ` + fleet.PasswordVariable + `.`,
@@ -47,14 +50,19 @@ read is in DIR/.raw, as it was read. The password of --username is read from ` +
 			for _, refused := range recorded.Refused {
 				fmt.Fprintln(cmd.OutOrStdout(), "not read:", refused)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d resources are in %s; %d values that tell whose they are were replaced\n", recorded.Resources, args[1], recorded.Replaced)
-			return nil
+			fmt.Fprintf(cmd.OutOrStdout(), "%s are in %s\n", phrase.Count(recorded.Resources, "resource"), args[1])
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, r := range recorded.Replaced {
+				fmt.Fprintf(table, "replaced\t%s\t%s\tof %s\n", r.Kind, phrase.Count(r.Values, "value"), strings.Join(r.Where, ", "))
+			}
+			return table.Flush()
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Username, "username", "", "account to read with (default: none)")
 	flags.BoolVar(&o.Insecure, "insecure", false, "accept any certificate")
 	flags.DurationVar(&o.Pause, "pause", 200*time.Millisecond, "how long to wait between two reads")
+	flags.StringSliceVar(&o.Keep, "keep", nil, "`kinds` of values that are written as they are: "+strings.Join(recording.Kinds(), ", "))
 	flags.StringSliceVar(&o.Skip, "skip", recording.Volatile, "patterns of paths that are not read, nor what is below them")
 	return cmd
 }
@@ -118,6 +126,7 @@ func bmcCommand() *cobra.Command {
 	o := fleet.Options{}
 	var uri string
 	var names []string
+	settle := func() error { return nil }
 	cmd := &cobra.Command{
 		Use:   "bmc",
 		Short: "Serve Redfish and IPMI BMCs that can misbehave",
@@ -132,13 +141,17 @@ none is needed; elsewhere there is no default.`,
 		Example: `  fencelab bmc --fake 3 --listen 127.0.0.1:8000
   fencelab bmc --libvirt qemu:///system --media http://127.0.0.1:8080/images/
   fencelab bmc --fake 1 --mockup DIR
+  fencelab bmc --fake 100 --shared --platform dell-r750 --speed 10
   fencelab bmc record https://bmc.example.org DIR --username root
   fencelab bmc faults`,
-		Args: cobra.NoArgs,
+		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
+			if err := settle(); err != nil {
+				return exit.BadInput(err)
+			}
 			o.Ready = cmd.OutOrStdout()
 			o.Warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text) }
-			if err := o.Complete(cmd.Context()); err != nil {
+			if err := o.Complete(cmd.Context(), cmd.Flags().Changed); err != nil {
 				return exit.UnlessEnded(cmd.Context(), exit.BadInput(err))
 			}
 			log, err := o.OpenLog()
@@ -173,6 +186,8 @@ none is needed; elsewhere there is no default.`,
 	flags.AddGoFlagSet(o.Flags())
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
+	settle = understand(cmd)
+	cmd.SetFlagErrorFunc(advise)
 	cmd.AddCommand(recordCommand(), bmcReplayCommand(), &cobra.Command{
 		Use:   "faults",
 		Short: "List the named faults of real BMCs",

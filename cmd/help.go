@@ -40,6 +40,9 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		f := invalid.GetFlag()
+		if _, some := f.Value.(choice); some {
+			return fmt.Errorf("--%s %s: %w", f.Name, invalid.GetValue(), errors.Unwrap(invalid))
+		}
 		if values, ok := flagValues[f.Value.Type()]; ok {
 			return fmt.Errorf("--%s %q is not %s", f.Name, invalid.GetValue(), values)
 		}

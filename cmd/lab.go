@@ -42,7 +42,7 @@ not interfere.`,
 }
 
 func upCommand(program string) *cobra.Command {
-	job := kept.Job{Parts: make(map[string]string)}
+	job, parts := kept.Job{Parts: make(map[string]string)}, make(map[string]*string)
 	var set map[string]string
 	var seed uint64
 	var ironicImage string
@@ -63,6 +63,9 @@ controllers act, and you run yours beside them.`,
 				return exit.BadInput(err)
 			}
 			job.Plan = plan.Text()
+			for flag, value := range parts {
+				job.Parts[flag] = *value
+			}
 			if job.IronicImage, err = file.ImageHere(ironicImage); err != nil {
 				return exit.BadInput(err)
 			}
@@ -86,9 +89,8 @@ controllers act, and you run yours beside them.`,
 		if part.Flag == kept.RunsControllers {
 			of = append(slices.Clone(of), kept.Bare)
 		}
-		flags.Var(&choice{job.Parts, part.Flag, of}, part.Flag, fmt.Sprintf(part.Help, phrase.OneOf(of)))
-		job.Parts[part.Flag] = of[0]
-		flags.Lookup(part.Flag).DefValue = of[0]
+		parts[part.Flag] = new(string)
+		choose(cmd, parts[part.Flag], part.Flag, "", fmt.Sprintf(part.Help, phrase.OneOf(of)), choice{of: of})
 	}
 	flags.StringVar(&job.Kubeconfig, "kubeconfig", "", lab.KubeconfigUsage)
 	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", lab.IronicUsage)
@@ -96,24 +98,6 @@ controllers act, and you run yours beside them.`,
 	flags.StringToStringVar(&set, "set", nil, "parameter of the scenario, as NAME=VALUE; may be repeated")
 	flags.Uint64Var(&seed, "seed", 1, "seed for the scenario's choices")
 	return cmd
-}
-
-// choice is the value of the flag of a part.
-type choice struct {
-	parts map[string]string
-	flag  string
-	of    []string
-}
-
-func (c *choice) String() string { return c.parts[c.flag] }
-func (c *choice) Type() string   { return "string" }
-
-func (c *choice) Set(value string) error {
-	if !slices.Contains(c.of, value) {
-		return fmt.Errorf("choose %s", phrase.OneOf(c.of))
-	}
-	c.parts[c.flag] = value
-	return nil
 }
 
 // chosen is the plan of the one scenario of a file.

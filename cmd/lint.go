@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,7 +20,7 @@ import (
 func lintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR...",
-		Short: "Check scenario files without running them",
+		Short: "Check the files of scenarios and systems without running them",
 		Args:  scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return exit.BadInput(lint(cmd.OutOrStdout(), args, Vocabulary()))
@@ -55,15 +56,24 @@ func printWarnings(w io.Writer, paths []string, vocabulary file.Vocabulary, most
 	return warnings, err
 }
 
-// lint prints every warning about scenario files, and how many there were.
+// lint prints every warning about scenario files, and how many there were. Systems have none.
 func lint(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
-	loaded, err := file.LoadFiles(paths, vocabulary, nil)
+	systems, stories, err := file.LintSystems(paths, vocabulary)
+	loaded, failed := file.LoadFiles(stories, vocabulary, nil)
+	if err = errors.Join(failed, err); err != nil {
+		return err
+	}
+	warnings, err := printWarnings(w, stories, vocabulary, math.MaxInt)
 	if err != nil {
 		return err
 	}
-	warnings, err := printWarnings(w, paths, vocabulary, math.MaxInt)
-	if err == nil {
-		fmt.Fprintf(w, "%s valid, %s\n", phrase.Count(len(loaded), "scenario"), phrase.Count(warnings, "warning"))
+	var valid []string
+	if systems == 0 || len(loaded) > 0 {
+		valid = append(valid, phrase.Count(len(loaded), "scenario"))
 	}
-	return err
+	if systems > 0 {
+		valid = append(valid, phrase.Count(systems, "system"))
+	}
+	fmt.Fprintf(w, "%s valid, %s\n", strings.Join(valid, " and "), phrase.Count(warnings, "warning"))
+	return nil
 }

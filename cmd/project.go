@@ -61,9 +61,11 @@ func settle(cmd *cobra.Command, args []string, module string, talk io.Writer) (s
 			}
 			for _, value := range values {
 				text := p.From(value)
-				if err := target.Flags().Set(name, text); err != nil {
-					return "", p.Bad(verb, name, err.Error())
+				if err := flag.Value.Set(text); err != nil {
+					return "", p.Bad(verb, name, wrongValue(flag, text, err))
 				}
+				flag.Changed = true
+				_ = target.Flags().SetAnnotation(name, byProject, []string{p.File}) // the flag is there
 				said = append(said, fmt.Sprintf("--%s %s", name, text))
 			}
 		}

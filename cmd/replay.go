@@ -17,15 +17,15 @@ import (
 
 func replayCommand() *cobra.Command {
 	r := &runner{}
-	var walk report.Walk
+	var until int
 	var test string
 	cmd := &cobra.Command{
 		Use:   "replay PLAN",
 		Short: "Replay a saved plan",
 		Long: `Replay plays the plan.txt of a saved run. In the simulator every event must come
 out as before: if the plan has the digest of its history, that is checked, and the
-first event that differs from the history.jsonl beside it is shown. With --until or
---step you can inspect an event or walk through the run: type help.
+first event that differs from the history.jsonl beside it is shown. With --until you can
+look at the moment of an event.
 
 In the lab the plan's deviations are made at the gates of the controllers: in effects,
 reads, and what reaches caches. The answer is reproduced (exit code 1) if a guarantee
@@ -33,7 +33,10 @@ that is broken in the simulator is broken here, not reproduced (0), or diverged 
 a step that never came, or that passes no gate.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := walk.Check(r.World); err != nil {
+			if err := report.CheckUntil(until, r.World); err != nil {
+				return exit.BadInput(err)
+			}
+			if err := r.unusedParts(cmd); err != nil {
 				return exit.BadInput(err)
 			}
 			if err := r.start(cmd); err != nil {
@@ -64,13 +67,12 @@ a step that never came, or that passes no gate.`,
 			if err := r.session.Beside(cmd.Context(), outcome); err != nil {
 				return err
 			}
-			return r.Again(outcome, args[0], walk, cmd.InOrStdin())
+			return r.Again(outcome, args[0], until)
 		},
 	}
 	r.flags(cmd, "replay", "directory for the report (default: none)")
-	cmd.Flags().IntVar(&walk.Until, "until", 0, "show what was true and what was believed just after the event with this number")
+	cmd.Flags().IntVar(&until, "until", 0, "show what was true and what was believed just after the event with this number")
 	cmd.Flags().StringVar(&test, "test", "", "write a Go test that plays the plan, to this file of the module, which ends in _test.go")
-	cmd.Flags().BoolVar(&walk.Step, "step", false, "walk through the run, event by event")
 	return cmd
 }
 

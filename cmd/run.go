@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,11 +70,12 @@ is saved below --out.`,
 	flags := cmd.Flags()
 	flags.Var(&r.filter, "filter", file.FilterUsage)
 	flags.StringToStringVar(&r.set, "set", nil, "parameter of the scenarios, as NAME=VALUE, overriding their matrices; may be repeated")
-	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+phrase.OneOf(report.Formats))
+	choose(cmd, &r.Format, "output", "o", "output format: "+phrase.OneOf(report.Formats), choice{of: report.Formats})
 	flags.StringVar(&r.system, "system", "", "file that lists the programs to test in place of the scenarios' controllers (--backend lab)")
 	flags.StringArrayVar(&r.images, "image", nil, scenarios.ImagesUsage)
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
-	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
+	all := append([]string{benign}, search.Strategies()...)
+	choose(cmd, &r.search.Strategy, "strategy", "", "schedules to try: "+phrase.OneOf(all)+" in the simulator, "+benign+" or "+sweeping+" in the lab", choice{of: all})
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep the maximum, and without this flag all")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
@@ -85,10 +85,10 @@ is saved below --out.`,
 // flags adds the flags that run and replay share.
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+phrase.OneOf(worldNames()))
+	choose(cmd, &r.World, "backend", "", "the world to "+verb+" in: "+phrase.OneOf(worldNames()), choice{of: worldNames()})
 	for _, part := range lab.Parts {
 		p := &report.Part{Flag: part.Flag, Of: part.Of}
-		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, phrase.OneOf(p.Of)))
+		choose(cmd, &p.Value, p.Flag, "", fmt.Sprintf(part.Help, phrase.OneOf(p.Of)), choice{of: p.Of, where: ", in the lab"})
 		r.Parts = append(r.Parts, p)
 	}
 	flags.StringVar(&r.cluster, "kubeconfig", "", lab.KubeconfigUsage)
@@ -98,9 +98,6 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags.BoolVar(&r.twin, "twin", false, "play a run that did not come out as expected again with fencelab's own controllers in the same parts, and show both side by side (in the simulator)")
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }
-
-// choices are the strategies: "benign, sweep or pairs".
-func choices() string { return phrase.OneOf(append([]string{benign}, search.Strategies()...)) }
 
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
@@ -132,8 +129,6 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	ctx, strategy := cmd.Context(), r.search.Strategy
 	switch {
-	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
-		return exit.BadInput(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
 	case r.World != "sim" && strategy != benign && strategy != sweeping:
 		return exit.BadInput(fmt.Errorf("--strategy %s: in the lab, choose %s or %s", strategy, benign, sweeping))
 	case r.search.Schedules < 1 || r.workers < 1:
@@ -146,6 +141,9 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	loaded, err := file.LoadFiles(args, Vocabulary(), r.set)
 	if err == nil {
 		loaded, err = r.filter.Of(loaded)
+	}
+	if err == nil {
+		err = r.unused(cmd, loaded)
 	}
 	if err == nil && r.system != "" {
 		var system *scenarios.System

@@ -33,8 +33,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
-
-	"github.com/fencelab/fencelab/controllers/api"
 )
 
 // SetupWithManager makes the selected controllers and adds them to a manager. Its scheme must be
@@ -206,7 +204,7 @@ func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(o.Logger)
 	klog.SetLogger(o.Logger)
 	mgr, err := ctrl.NewManager(o.Config, ctrl.Options{
-		Scheme:                  api.NewScheme(),
+		Scheme:                  Default().Scheme(),
 		Logger:                  o.Logger,
 		LeaderElection:          !o.NoLeaderElection,
 		LeaderElectionID:        orDefault(o.LeaderElectionID, DefaultLeaderElectionID),

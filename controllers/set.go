@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -24,7 +26,8 @@ import (
 // those of fencelab.
 type Module struct {
 	Controllers []Registration
-	// AddToScheme registers the Go types of the kinds; nil for none.
+	// AddToScheme registers the Go types of the kinds; nil for none. A kind that fencelab has may
+	// get a type of the module's own: its controllers then work with that one.
 	AddToScheme func(*runtime.Scheme) error
 	// Manifests has *.yaml files with the CustomResourceDefinitions of the kinds and,
 	// for the lab, the ClusterRole fencelab-NAME of each controller; nil for neither.
@@ -37,12 +40,18 @@ type Set struct {
 	registrations []Registration
 	modules       []Module
 	definitions   []*apiextensionsv1.CustomResourceDefinition
+	// schemes has one for each module: its own types, and those of the others for the rest.
+	schemes []*runtime.Scheme
+	// speaks has the scheme of each controller that a module has brought, and scheme is that of the
+	// others.
+	speaks map[string]*runtime.Scheme
+	scheme *runtime.Scheme
 }
 
 // NewSet returns fencelab's controllers and those of the modules. It fails for a name
 // or a kind that is there twice, and for a kind without a Go type.
 func NewSet(modules ...Module) (*Set, error) {
-	s := &Set{registrations: slices.Clone(registrations), modules: modules}
+	s := &Set{registrations: slices.Clone(registrations), modules: modules, speaks: make(map[string]*runtime.Scheme)}
 	var err error
 	if s.definitions, err = definitionsIn(manifests.FS); err != nil {
 		return nil, err
@@ -52,9 +61,12 @@ func NewSet(modules ...Module) (*Set, error) {
 			return nil, err
 		}
 	}
-	scheme := s.Scheme()
+	s.scheme = s.Scheme()
+	for _, own := range s.schemes {
+		lay(own, s.scheme)
+	}
 	for _, d := range s.definitions {
-		if gvk := KindOf(d); !scheme.Recognizes(gvk) {
+		if gvk := KindOf(d); !s.scheme.Recognizes(gvk) {
 			return nil, fmt.Errorf("add the kind %s: no Go type is registered for it; do so in AddToScheme", gvk)
 		}
 	}
@@ -62,6 +74,11 @@ func NewSet(modules ...Module) (*Set, error) {
 }
 
 func (s *Set) add(m Module) error {
+	own, err := m.types()
+	if err != nil {
+		return err
+	}
+	s.schemes = append(s.schemes, own)
 	for _, r := range m.Controllers {
 		if err := r.complete(); err != nil {
 			return err
@@ -70,11 +87,7 @@ func (s *Set) add(m Module) error {
 			return fmt.Errorf("add the controller %s: one of that name exists already; choose another", r.Name)
 		}
 		s.registrations = append(s.registrations, r)
-	}
-	if m.AddToScheme != nil {
-		if err := m.AddToScheme(runtime.NewScheme()); err != nil {
-			return fmt.Errorf("register the types of a module: %w", err)
-		}
+		s.speaks[r.Name] = own
 	}
 	if m.Manifests == nil {
 		return nil
@@ -87,7 +100,7 @@ func (s *Set) add(m Module) error {
 		if slices.ContainsFunc(s.definitions, func(o *apiextensionsv1.CustomResourceDefinition) bool {
 			return o.Spec.Names.Kind == d.Spec.Names.Kind
 		}) {
-			return fmt.Errorf("add the kind %s: one of that name exists already; scenarios could not tell them apart", d.Spec.Names.Kind)
+			return fmt.Errorf("add the kind %s: one of that name exists already; scenarios could not tell them apart. Leave out the definition of a kind that fencelab has", d.Spec.Names.Kind)
 		}
 		s.definitions = append(s.definitions, d)
 	}
@@ -145,17 +158,53 @@ func (s *Set) Select(name string, settings json.RawMessage, overlay []Rule) (Sel
 	return chosen, r.CheckOverlay(overlay)
 }
 
-// Scheme returns a new scheme with the types of all kinds.
+// Scheme returns a new scheme with a type for each kind: fencelab's where it has one.
 func (s *Set) Scheme() *runtime.Scheme {
 	scheme := api.NewScheme()
-	for _, m := range s.modules {
-		if m.AddToScheme != nil {
-			if err := m.AddToScheme(scheme); err != nil {
-				panic(fmt.Sprintf("register types that were registered before: %v", err)) // NewSet has tried
-			}
-		}
+	for _, own := range s.schemes {
+		lay(scheme, own)
 	}
 	return scheme
+}
+
+// Schemes returns the schemes that the controllers of modules speak, which must not be changed.
+func (s *Set) Schemes() []*runtime.Scheme { return slices.Clone(s.schemes) }
+
+// SchemeOf returns the scheme that a controller speaks, which must not be changed.
+func (s *Set) SchemeOf(controller string) *runtime.Scheme {
+	if own := s.speaks[controller]; own != nil {
+		return own
+	}
+	return s.scheme
+}
+
+// types returns a scheme with what the module registers. The scheme panics at two types for a kind.
+func (m Module) types() (scheme *runtime.Scheme, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("register the types of a module: %v", v)
+		}
+	}()
+	scheme = runtime.NewScheme()
+	if m.AddToScheme != nil {
+		if err := m.AddToScheme(scheme); err != nil {
+			return nil, fmt.Errorf("register the types of a module: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// lay registers in a scheme the types that another has for kinds which it lacks.
+func lay(scheme, other *runtime.Scheme) {
+	for _, version := range other.PrioritizedVersionsAllGroups() {
+		metav1.AddToGroupVersion(scheme, version)
+	}
+	types := other.AllKnownTypes()
+	for _, gvk := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
+		if !scheme.Recognizes(gvk) {
+			scheme.AddKnownTypeWithName(gvk, reflect.New(types[gvk]).Interface().(runtime.Object))
+		}
+	}
 }
 
 // Definitions returns the CustomResourceDefinitions of all kinds.

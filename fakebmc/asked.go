@@ -74,6 +74,13 @@ func (b *BMC) everyAsked() []asked {
 	events := Request{Client: ClientEvents, own: true, Method: methodPost}
 	all = append(all, asked{kind: other, traits: Traits{Own: true}, Request: events, below: []string{"/redfish/v1/EventService/Subscriptions/*"}})
 	add(read, sessions, Request{Via: ViaRedfish, Method: methodHead, Path: b.paths.System})
+	if _, ok := b.sys.(MediaBay); ok || b.sys == nil {
+		for _, method := range []string{methodPost, methodPatch} {
+			t := sessions
+			t.Own, t.Media = true, true
+			all = append(all, asked{kind: media, traits: t, Request: Request{Via: ViaRedfish, Method: method}, below: below})
+		}
+	}
 	for _, method := range methods {
 		all = append(all, asked{kind: other, traits: sessions, Request: Request{Via: ViaRedfish, Method: method}, below: below})
 	}
@@ -130,7 +137,7 @@ func (a *asked) at(path string) bool {
 
 // neverFires returns why no request that the BMC can get meets the rule, or nil.
 func (b *BMC) neverFires(r *rule) error {
-	if r.spontaneous() {
+	if r.spontaneous() || r.Effect.Unlisted { // which is asked about no request
 		return nil
 	}
 	all := b.everyAsked()

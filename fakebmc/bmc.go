@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,7 @@ type BMC struct {
 	hooks        []*Hooks
 }
 
-// The values of life.
+// Whether a BMC answers: life is one of these.
 const (
 	up int32 = iota
 	down
@@ -133,7 +134,7 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 		host: host, id: host, sys: sys, clk: clk,
 		pending: map[uint64]*call{},
 		lost:    make(chan struct{}),
-		mem:     memory{changed: Never},
+		mem:     memory{changed: Never, restarted: Never},
 
 		restartTime: DefaultRestartTime,
 	}
@@ -259,6 +260,8 @@ func (b *BMC) misbehave(rec Record, v verdict, from caller) {
 
 func (b *BMC) kind(r *Request, t Traits) kind {
 	switch {
+	case t.Media:
+		return media
 	case t.Own:
 		return other
 	case r.ResetType != "" && (r.Path == b.paths.Reset || r.Path == b.paths.ChassisReset) && r.Method == methodPost:
@@ -285,7 +288,11 @@ func (b *BMC) execute(rec *Record, from caller, e Effects) {
 	if from.wire != nil {
 		if a, done := from.wire.Execute(e); done {
 			rec.Answer = a
-			if a.Status < statusBadRequest {
+			switch {
+			case a.Status >= statusBadRequest:
+			case from.traits().Media:
+				b.accept(rec, e, now, task{Task: Task{Of: TaskOfMedia}, idle: e.Ignores() || e.Loses("Image")})
+			default:
 				rec.Executed = now
 			}
 			return
@@ -297,10 +304,8 @@ func (b *BMC) execute(rec *Record, from caller, e Effects) {
 	case reset:
 		b.reset(rec, e, now)
 	case managerReset:
-		if e.First(func(e *Effect) bool { return e.Ignore }) == nil {
-			rec.Executed = now
-		}
 		rec.Answer = Answer{Status: statusNoContent}
+		b.accept(rec, e, now, task{Task: Task{Of: TaskOfManager, Reset: rec.Request.ResetType}, idle: e.Ignores() || e.Loses("ResetType")})
 	default:
 		rec.Answer = Refuse(statusNotFound, MsgMissingAtURI, nil, rec.Request.Path)
 	}
@@ -329,7 +334,7 @@ func (b *BMC) read(rec *Record, e Effects, now time.Duration) {
 			return
 		}
 	}
-	rec.Answer = Answer{Status: statusOK, PowerState: b.reported(now, actual, e)}
+	rec.Answer = Answer{Status: statusOK, PowerState: shown(b.reported(now, actual, e), e)}
 }
 
 func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
@@ -349,7 +354,11 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 			sys = other
 		}
 		if sys == b.sys {
-			b.tell(func(h *Hooks) { h.Reset(rec.Request, t) })
+			b.tell(func(h *Hooks) {
+				if h.Reset != nil {
+					h.Reset(rec.Request, t)
+				}
+			})
 		}
 		if rec.cycled = t == ResetFullPowerCycle && sys == b.sys; !rec.cycled {
 			if err := resetFor(sys, rec.Request.Client, t); err != nil {
@@ -358,6 +367,9 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 			}
 		}
 		rec.Executed = now
+		if sys == b.sys {
+			b.mem.enter(now, rec.Request.Client, t)
+		}
 		if sys == b.sys && (t == ResetForceOff || t == ResetForceRestart || t == ResetPowerCycle) {
 			b.stopTimer()
 		}
@@ -370,12 +382,27 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 		b.overtake(u)
 		u.chore = b.later(time.Duration(later.Transition.For), func() { b.act(ClientBMC, t) })
 	}
-	if len(e) > 0 {
-		b.follow(e, t)
-	}
 	rec.Answer = Answer{Status: statusNoContent}
+	b.promise(rec, e, now, task{Task: Task{Reset: t}})
+}
+
+// accept carries a request out that concerns no reset of the host, unless it is an idle one.
+func (b *BMC) accept(rec *Record, e Effects, now time.Duration, of task) {
+	if !of.idle {
+		rec.Executed = now
+	}
+	b.promise(rec, e, now, of)
+}
+
+// promise has rules follow on an accepted request, and answer with a task.
+func (b *BMC) promise(rec *Record, e Effects, now time.Duration, of task) {
+	if len(e) == 0 {
+		return
+	}
+	b.follow(e, of.Reset)
 	if e := e.First(func(e *Effect) bool { return e.Task != nil }); e != nil {
-		rec.Answer = Answer{Status: statusAccepted, Task: b.mem.newTask(b.id, t, now, e.Task)}
+		of.begun, of.fault = now, *e.Task
+		rec.Answer = Answer{Status: statusAccepted, Task: b.mem.newTask(b.id, of)}
 	}
 }
 
@@ -441,6 +468,23 @@ func (b *BMC) reported(now time.Duration, actual PowerState, effects Effects) Po
 	return b.mem.believed(now, actual)
 }
 
+// shown is a reported state as rules about the property leave it in the answer.
+func shown(p PowerState, effects Effects) PowerState {
+	for _, e := range effects {
+		if e.Omit == propertyPower {
+			p = ""
+		}
+	}
+	for _, e := range effects {
+		if value, ok := e.Set[propertyPower]; ok {
+			p = PowerState(strings.Trim(string(value), `"`))
+		}
+	}
+	return p
+}
+
+const propertyPower = "PowerState"
+
 // told is the state of a rule's report.
 func told(report string) PowerState {
 	if report == reportNull {
@@ -461,8 +505,14 @@ func (b *BMC) log(rec *Record) {
 	}
 }
 
-// AddRule puts a rule into force after those already there. It is not an error
-// that the rule's host glob leaves this BMC's host out: then nothing happens.
+// Unlisted reports whether rules leave the host out of the list of systems.
+func (b *BMC) Unlisted() bool {
+	return slices.ContainsFunc(*b.rules.Load(), func(r *rule) bool { return r.Effect.Unlisted && r.When.inWindow(b.clk.Now()) })
+}
+
+// AddRule puts a rule into force after those already there. It is not an error that the rule's host
+// glob leaves this BMC's host out: then nothing happens. Whoever adds it to several BMCs asks
+// [Rule.Concerns].
 func (b *BMC) AddRule(r Rule) error {
 	if err := r.Validate(); err != nil {
 		return err

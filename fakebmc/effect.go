@@ -16,7 +16,7 @@ type Effect struct {
 	Delay Duration `json:"delay,omitempty"`
 	// Hang never answers. The client's own timeout must end it.
 	Hang bool `json:"hang,omitempty"`
-	// Ignore accepts a reset, of the host or of the BMC, and does nothing.
+	// Ignore accepts a reset, of the host or of the BMC, or an image, and does nothing.
 	Ignore bool `json:"ignore,omitempty"`
 	// Stuck accepts a GracefulShutdown, and the host stays on.
 	Stuck *Stuck `json:"stuck,omitempty"`
@@ -26,7 +26,7 @@ type Effect struct {
 	Substitute ResetType `json:"substitute,omitempty"`
 	// Duplicate executes a reset once more so much later.
 	Duplicate Duration `json:"duplicate,omitempty"`
-	// Auto lets the BMC reset the host by itself after an accepted reset.
+	// Auto lets the BMC reset the host by itself after an accepted reset or image.
 	Auto *Auto `json:"auto,omitempty"`
 	// Unasked lets the BMC reset the host though nobody asked for anything.
 	Unasked *Unasked `json:"unasked,omitempty"`
@@ -75,8 +75,11 @@ type Effect struct {
 	Set map[string]json.RawMessage `json:"set,omitempty"`
 	// Advertise are the reset types that the ComputerSystem lists, whatever is executed.
 	Advertise []ResetType `json:"advertise,omitempty"`
-	// Task answers a reset with 202 and a Task.
+	// Task answers a reset, or the insertion of an image, with 202 and a Task.
 	Task *TaskFault `json:"task,omitempty"`
+	// Unlisted leaves the host out of the list of systems while the rule is in force. A client that
+	// knows its address finds it there.
+	Unlisted bool `json:"unlisted,omitempty"`
 
 	// Stage tells when it happens: before the request is executed (the default),
 	// or after, when the client can't know that it was.
@@ -153,12 +156,16 @@ type Guest struct {
 	Paused bool     `json:"paused,omitempty"` // its processors stand still
 }
 
-// TaskFault is a reset that is answered 202 with the Location of a Task monitor.
-// The Task is Completed when the host has got there.
+// TaskFault is a request that is answered 202 with the Location of a Task monitor. The Task is
+// Completed when what was asked for is done: the host has got there, the BMC is up again, the image
+// is in the drive.
 type TaskFault struct {
 	After   Duration `json:"after,omitempty"`   // not before this time
 	Early   bool     `json:"early,omitempty"`   // Completed at once, whatever the host does
 	Missing uint64   `json:"missing,omitempty"` // so many first looks at the monitor find nothing (404)
+	// Fails ends the Task with an exception instead, after After and whatever has been done; the
+	// monitor then answers with it.
+	Fails *Refusal `json:"fails,omitempty"`
 }
 
 // Refusal is an answer of its own, or that of the effect beside it.
@@ -236,12 +243,12 @@ var effects = []struct {
 }{
 	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, back(func(e *Effect) Duration { return e.Delay }), concern{kinds: anything}},
 	{"hang", "", func(e *Effect) bool { return e.Hang }, back(func(*Effect) Duration { return 0 }), concern{kinds: anything}},
-	{"ignore", "", func(e *Effect) bool { return e.Ignore }, attempt, concern{kinds: reset | managerReset}},
+	{"ignore", "", func(e *Effect) bool { return e.Ignore }, attempt, concern{kinds: reset | managerReset | media}},
 	{"stuck", "", func(e *Effect) bool { return e.Stuck != nil }, during(func(e *Effect) Duration { return e.Stuck.For }), concern{reset, func(r Request, _ Traits) bool { return r.ResetType == ResetGracefulShutdown }}},
 	{"transition", "", func(e *Effect) bool { return e.Transition != nil }, during(func(e *Effect) Duration { return e.Transition.For }), concern{kinds: reset}},
 	{"substitute", "", func(e *Effect) bool { return e.Substitute != "" }, attempt, concern{kinds: reset}},
 	{"duplicate", "", func(e *Effect) bool { return e.Duplicate != 0 }, during(func(e *Effect) Duration { return e.Duplicate }), concern{kinds: reset}},
-	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, during(func(e *Effect) Duration { return e.Auto.After }), concern{kinds: reset}},
+	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, during(func(e *Effect) Duration { return e.Auto.After }), concern{kinds: reset | managerReset | media}},
 	{"unasked", "", func(e *Effect) bool { return e.Unasked != nil }, attempt, concern{}},
 	{"swap", NeedsPeers, func(e *Effect) bool { return e.Swap != "" }, attempt, concern{kinds: read | reset}},
 	{"also", NeedsPeers, func(e *Effect) bool { return e.Also != "" }, nothing, concern{kinds: reset}},
@@ -260,10 +267,13 @@ var effects = []struct {
 	}}},
 	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, nothing, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
-	{"lose", NeedsWire, func(e *Effect) bool { return len(e.Lose) > 0 }, attempt, concern{other, func(r Request, t Traits) bool { return t.wired() && r.Method == methodPatch }}},
+	{"lose", NeedsWire, func(e *Effect) bool { return len(e.Lose) > 0 }, attempt, concern{other | managerReset | media, func(r Request, t Traits) bool {
+		return t.wired() && (r.Method == methodPatch || r.Method == methodPost && (t.Media || !t.Own))
+	}}},
 	{"set", NeedsWire, func(e *Effect) bool { return len(e.Set) > 0 }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
 	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, nothing, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
-	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{reset, func(r Request, _ Traits) bool { return r.via() != ViaIPMI }}},
+	{"unlisted", NeedsWire, func(e *Effect) bool { return e.Unlisted }, nothing, concern{}},
+	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{reset | managerReset | media, func(r Request, _ Traits) bool { return r.via() != ViaIPMI }}},
 }
 
 // confined tells whether an effect that is set means something for some of these kinds
@@ -315,7 +325,9 @@ func (e Effect) IsZero() bool { return len(e.keys()) == 0 && e.Stage == "" }
 
 // standing tells whether the effect is a condition that lasts, not something
 // that happens to a request.
-func (e *Effect) standing() bool { return e.Loss != nil || e.Guest != nil || e.Unasked != nil }
+func (e *Effect) standing() bool {
+	return e.Loss != nil || e.Guest != nil || e.Unasked != nil || e.Unlisted
+}
 
 func (e *Effect) validate(bad func(string, ...any)) {
 	set := e.keys()
@@ -372,6 +384,12 @@ func (e *Effect) validate(bad func(string, ...any)) {
 	}
 	if e.Guest != nil && *e.Guest == (Guest{}) {
 		bad("guest is empty; set ignore, slow or paused")
+	}
+	if e.Task != nil && e.Task.Fails != nil {
+		e.Task.Fails.validate(bad)
+		if e.Task.Early {
+			bad("task is early, and so has ended before it fails: leave one of them out")
+		}
 	}
 	if e.Refuse != nil {
 		e.Refuse.validate(bad)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -45,6 +46,25 @@ func (r Rule) Fits(host string, hosts []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Concerns returns why the rule would come to nothing whatever is asked of these hosts: none of
+// them is one that it is for.
+func (r Rule) Concerns(hosts ...string) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	for _, x := range r.expand() {
+		if x.When.Host == "" || slices.ContainsFunc(hosts, func(host string) bool { return glob(x.When.Host, host) }) {
+			return nil
+		}
+	}
+	const few = 8
+	names := strings.Join(hosts, ", ")
+	if len(hosts) > few {
+		names = fmt.Sprintf("%s and the other %d hosts", strings.Join(hosts[:few], ", "), len(hosts)-few)
+	}
+	return fmt.Errorf("rule %q would never fire: when.host %q is none of %s", r.Name, r.When.Host, names)
 }
 
 // Doubts are what of a rule is possible and hardly meant.

@@ -86,7 +86,7 @@ func TestHolds(t *testing.T) {
 // nothing says that it did.
 func TestDirectCalls(t *testing.T) {
 	effects := map[string]string{
-		"cap": `1`, "expire": `true`, "auth": `"session"`, "etag": `"required"`, "drop": `"ETag"`, "omit": `"Links"`, "set": `{"Name": 1}`, "lose": `["Boot"]`, "advertise": `["On"]`,
+		"cap": `1`, "expire": `true`, "auth": `"session"`, "etag": `"required"`, "drop": `"ETag"`, "omit": `"Links"`, "set": `{"Name": 1}`, "lose": `["Boot"]`, "advertise": `["On"]`, "unlisted": `true`,
 	}
 	for _, key := range fakebmc.KeysThatNeed(fakebmc.NeedsWire) {
 		rule := fmt.Sprintf(`{"effect": {%q: %s}}`, key, effects[key])

@@ -60,8 +60,9 @@ const (
 	read                          // GET or HEAD of the ComputerSystem
 	reset                         // a ComputerSystem.Reset
 	managerReset                  // a Manager.Reset
+	media                         // an image for a virtual drive
 
-	anything = other | read | reset | managerReset
+	anything = other | read | reset | managerReset | media
 )
 
 // verdict is what the rules that fired on one request say, in their order.
@@ -96,6 +97,14 @@ func (v *verdict) by(e *Effect) string { return v.fired[slices.Index(v.effects, 
 
 // Effects are those of all rules that fired on one request, in the order of the rules.
 type Effects []*Effect
+
+// Loses reports whether a property is among those that get lost of a change.
+func (v Effects) Loses(property string) bool {
+	return v.First(func(e *Effect) bool { return slices.Contains(e.Lose, property) }) != nil
+}
+
+// Ignores reports whether what is asked for is accepted and not done.
+func (v Effects) Ignores() bool { return v.First(func(e *Effect) bool { return e.Ignore }) != nil }
 
 // First returns the effect that counts of those that exclude each other, or nil.
 func (v Effects) First(is func(*Effect) bool) *Effect {
@@ -146,7 +155,8 @@ func (s *Selector) matches(a *arrival) bool {
 		(s.Body == nil || s.matchesBody(a)) &&
 		(len(s.Reset) == 0 || a.kind == reset && slices.Contains(s.Reset, a.ResetType)) &&
 		(len(s.Phase) == 0 || slices.Contains(s.Phase, a.phase())) &&
-		(s.Within == 0 || a.bmc.mem.changedWithin(a.now, time.Duration(s.Within)))
+		(s.Within == 0 || a.bmc.mem.changedWithin(a.now, time.Duration(s.Within))) &&
+		(s.Restarted == 0 || a.bmc.mem.restartedWithin(a.now, time.Duration(s.Restarted)))
 }
 
 // matchesClient selects the BMC's own requests by their full name only: no
@@ -186,7 +196,7 @@ func (s *Selector) inWindow(now time.Duration) bool {
 
 // everything tells that nothing selects some requests.
 func (s *Selector) everything() bool {
-	return len(s.Phase) == 0 && s.Within == 0 && s.everyRequest()
+	return len(s.Phase) == 0 && s.Within == 0 && s.Restarted == 0 && s.everyRequest()
 }
 
 func (s *Selector) everyRequest() bool {
@@ -195,12 +205,12 @@ func (s *Selector) everyRequest() bool {
 
 // cutsOff tells whether the rule stops connections and not only some requests.
 func (r *Rule) cutsOff() bool {
-	return r.Effect.Unreachable && r.Effect.Stage != Executed && r.When.Within == 0 && r.When.everyRequest()
+	return r.Effect.Unreachable && r.Effect.Stage != Executed && r.When.Within == 0 && r.When.Restarted == 0 && r.When.everyRequest()
 }
 
 // spontaneous tells whether the rule takes place by itself when it comes into force.
 func (r *Rule) spontaneous() bool {
-	return r.Effect.standing() || r.Effect.Restart != nil && r.When.everything()
+	return r.Effect.standing() && !r.Effect.Unlisted || r.Effect.Restart != nil && r.When.everything()
 }
 
 func glob(pattern, name string) bool {

@@ -21,6 +21,10 @@ type memory struct {
 	// rule needs them, and then never empty.
 	edges   []edge
 	changed time.Duration // when the last edge was seen to happen, or Never
+	// restarted is when the BMC was up again after its last restart, or Never.
+	restarted time.Duration
+	entries   []Entry // of the log, which forgets nothing
+	entered   uint64
 }
 
 type edge struct {
@@ -79,6 +83,18 @@ func (m *memory) changedWithin(now, d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed != Never && now-m.changed < d
+}
+
+func (m *memory) upAgain(now time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restarted = now
+}
+
+func (m *memory) restartedWithin(now, d time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.restarted != Never && now-m.restarted < d
 }
 
 // stateAt is the power state at a time, or the oldest one known.
@@ -146,26 +162,36 @@ func (m *memory) believe(now time.Duration, actual PowerState) PowerState {
 	return actual
 }
 
-// Task is a reset that was answered with 202.
+// Task is a request that was answered with 202.
 type Task struct {
 	ID       string    `json:"id"`
-	Reset    ResetType `json:"reset"`
-	Finished bool      `json:"finished,omitempty"` // the host has got there
+	Of       string    `json:"of,omitempty"` // TaskOfManager or TaskOfMedia; empty is a reset of the host
+	Reset    ResetType `json:"reset,omitempty"`
+	Finished bool      `json:"finished,omitempty"` // it is done, or has failed
+	Failure  *Answer   `json:"-"`                  // what it failed with
 }
+
+// What a Task does beside resetting the host.
+const (
+	TaskOfManager = "manager" // resets the BMC
+	TaskOfMedia   = "media"   // puts an image into a drive
+)
 
 type task struct {
 	Task
 	begun time.Duration
 	fault TaskFault
 	looks uint64 // at its monitor
+	idle  bool   // it was accepted, and is not being done
 }
 
 // newTask returns the task that it begins, as it is then.
-func (m *memory) newTask(host string, t ResetType, now time.Duration, f *TaskFault) *Task {
+func (m *memory) newTask(host string, begins task) *Task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nextID++
-	n := &task{Task: Task{ID: host + "-" + strconv.Itoa(m.nextID), Reset: t}, begun: now, fault: *f}
+	n := &begins
+	n.ID = host + "-" + strconv.Itoa(m.nextID)
 	m.tasks = append(m.tasks, n)
 	if len(m.tasks) > maxTasks {
 		m.tasks = slices.Delete(m.tasks, 0, 1)
@@ -204,6 +230,25 @@ func (b *BMC) Task(id string, monitor bool) (t Task, ok bool) {
 			return Task{}, false
 		}
 	}
-	x.Finished = x.Finished || x.fault.Early || now >= x.begun+time.Duration(x.fault.After) && x.Reset.leadsTo(actual)
+	late := now >= x.begun+time.Duration(x.fault.After)
+	if x.fault.Fails != nil {
+		if x.Finished = late; late {
+			a := x.fault.Fails.answer()
+			x.Failure = &a
+		}
+		return x.Task, true
+	}
+	x.Finished = x.Finished || x.fault.Early || late && x.done(actual, b.mem.restarted)
 	return x.Task, true
+}
+
+// done reports whether what the task is about has come about.
+func (t *task) done(actual PowerState, restarted time.Duration) bool {
+	switch t.Of {
+	case TaskOfManager:
+		return restarted >= t.begun
+	case TaskOfMedia:
+		return !t.idle
+	}
+	return t.Reset.leadsTo(actual)
 }

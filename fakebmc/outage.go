@@ -131,7 +131,7 @@ func OnReset(f func(client string, t ResetType)) Option {
 	return func(b *BMC) { b.onReset = f }
 }
 
-// Hooks are what an interface with a memory of its own wants to know of its BMC.
+// Hooks are what an interface with a memory of its own wants to know of its BMC; nil is nothing.
 type Hooks struct {
 	// Reset is called before the host is reset, for whatever reason that the BMC has.
 	Reset func(r Request, t ResetType)
@@ -204,7 +204,11 @@ func (b *BMC) goDown(o *outage, d time.Duration) {
 
 	if o.forget {
 		b.mem.forget()
-		b.tell(func(h *Hooks) { h.Forget(o.mains != nil || o.cut) })
+		b.tell(func(h *Hooks) {
+			if h.Forget != nil {
+				h.Forget(o.mains != nil || o.cut)
+			}
+		})
 	}
 	for _, c := range cut {
 		c.lose()
@@ -241,6 +245,7 @@ func (b *BMC) boot(o *outage) {
 		return
 	}
 	b.outage = nil
+	b.mem.upAgain(b.clk.Now())
 	b.life.Store(up)
 	late := b.late
 	b.late = nil

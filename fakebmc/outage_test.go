@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
@@ -403,5 +404,46 @@ func TestManagerReset(t *testing.T) {
 				t.Error("the host restarted with its BMC")
 			}
 		})
+	}
+}
+
+// TestRestarted: a rule can be in force for so long after the BMC is up again, and not before its
+// first restart.
+func TestRestarted(t *testing.T) {
+	clk := &systemtest.Clock{}
+	b := fakebmc.New("h", memory.New(clk, memory.Timing{}, true), clk)
+	defer b.Close()
+	if err := b.AddRule(systemtest.Rules(t, `{"when": {"restarted": "30s"}, "effect": {"report": "Off"}}`)[0]); err != nil {
+		t.Fatal(err)
+	}
+	reported := func() (p fakebmc.PowerState) {
+		b.Do(b.PowerRequest("c"), func(a fakebmc.Answer) { p = a.PowerState })
+		return p
+	}
+	var got []fakebmc.PowerState
+	look := func(after time.Duration) {
+		clk.Advance(after)
+		got = append(got, reported())
+	}
+	look(time.Second)
+	b.Do(b.ManagerResetRequest("c"), func(fakebmc.Answer) {})
+	look(fakebmc.DefaultRestartTime)
+	look(29 * time.Second)
+	look(time.Second)
+	if want := []fakebmc.PowerState{"On", "Off", "Off", "On"}; !slices.Equal(got, want) {
+		t.Errorf("it reports %v, want %v", got, want)
+	}
+}
+
+// TestHostsOfNobody: a rule for no host is refused by whoever knows the hosts.
+func TestHostsOfNobody(t *testing.T) {
+	for glob, ok := range map[string]bool{"": true, "node-*": true, "node-2": true, "worker-*": false} {
+		r := fakebmc.Rule{Name: "r", When: fakebmc.Selector{Host: glob}, Effect: fakebmc.Effect{Hang: true}}
+		if err := r.Concerns("node-1", "node-2"); (err == nil) != ok {
+			t.Errorf("%q: %v", glob, err)
+		}
+	}
+	if err := (fakebmc.Rule{Name: "r", Preset: "off-ignored", When: fakebmc.Selector{Host: "x"}}).Concerns("y"); err == nil {
+		t.Error("a preset for no host is taken")
 	}
 }

@@ -126,6 +126,8 @@ const (
 	BootHdd  = "Hdd"
 	BootHTTP = "UefiHttp"
 	BootBIOS = "BiosSetup"
+	// BootDevice stands for the device that Boot.Device names.
+	BootDevice = "UefiTarget"
 )
 
 // When a boot override is in force.
@@ -144,8 +146,9 @@ const (
 // Boot is where a System boots from instead of its default.
 type Boot struct {
 	Enabled string // BootDisabled, BootOnce or BootContinuous
-	Target  string // BootNone to BootBIOS
+	Target  string // BootNone to BootBIOS, or whatever an AnyBooter takes
 	Mode    string // BootUEFI or BootLegacy; empty changes nothing
+	Device  string // of BootDevice: its UEFI device path
 }
 
 // Booter is a System that can be told where to boot from.
@@ -158,6 +161,13 @@ type Booter interface {
 	Boot() (Boot, error)
 	// SetBoot sets it for the next boot.
 	SetBoot(Boot) error
+}
+
+// AnyBooter is a Booter that takes any target: it notes where it would boot from, and boots
+// nothing. So it can stand for a machine that lists whatever its vendor has.
+type AnyBooter interface {
+	Booter
+	BootsAnything()
 }
 
 // MediaBay is a System with a virtual CD drive. The service itself never fetches

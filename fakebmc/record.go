@@ -3,6 +3,7 @@ package fakebmc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -65,6 +66,11 @@ const (
 	ClientEvents   = "events"   // an event is told to who has subscribed
 	ClientRestore  = "restore"  // a power restore policy
 )
+
+// ByBMC reports whether the BMC has acted by itself, unasked.
+func (r *Request) ByBMC() bool {
+	return r.Method == "" || slices.Contains([]string{ClientBMC, ClientWatchdog, ClientEvents, ClientRestore}, r.Client)
+}
 
 func (r *Request) via() string {
 	if r.Via == "" {

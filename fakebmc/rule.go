@@ -45,11 +45,13 @@ type Selector struct {
 	Reset  []ResetType       `json:"reset,omitempty"`  // any of these, known or not
 	Phase  []PowerState      `json:"phase,omitempty"`  // the actual state on arrival is any of these
 	Within Duration          `json:"within,omitempty"` // the actual state changed within this time
-	From   Duration          `json:"from,omitempty"`   // on the BMC's clock, inclusive
-	Until  Duration          `json:"until,omitempty"`  // on the BMC's clock, exclusive; 0 is for ever
-	Skip   uint64            `json:"skip,omitempty"`   // lets the first Skip matches pass
-	Count  uint64            `json:"count,omitempty"`  // then fires Count times; 0 is always
-	Ends   string            `json:"ends,omitempty"`   // with what the rule is over for good: EndsRestart, or empty for nothing
+	// Restarted is at most this long after the BMC itself is up again.
+	Restarted Duration `json:"restarted,omitempty"`
+	From      Duration `json:"from,omitempty"`  // on the BMC's clock, inclusive
+	Until     Duration `json:"until,omitempty"` // on the BMC's clock, exclusive; 0 is for ever
+	Skip      uint64   `json:"skip,omitempty"`  // lets the first Skip matches pass
+	Count     uint64   `json:"count,omitempty"` // then fires Count times; 0 is always
+	Ends      string   `json:"ends,omitempty"`  // with what the rule is over for good: EndsRestart, or empty for nothing
 }
 
 // EndsRestart is the end of a rule when the BMC is up again after a restart.
@@ -159,7 +161,7 @@ func (s Selector) overlaid(o Selector) Selector {
 			*f.into = *f.from
 		}
 	}
-	for _, f := range []struct{ into, from *Duration }{{&s.Within, &o.Within}, {&s.From, &o.From}, {&s.Until, &o.Until}} {
+	for _, f := range []struct{ into, from *Duration }{{&s.Within, &o.Within}, {&s.Restarted, &o.Restarted}, {&s.From, &o.From}, {&s.Until, &o.Until}} {
 		if *f.from != 0 {
 			*f.into = *f.from
 		}
@@ -224,8 +226,13 @@ func (s Selector) validate(bad func(string, ...any)) {
 	if s.Until != 0 && s.Until <= s.From {
 		bad("until must be later than from")
 	}
-	if s.Within < 0 || s.Within > maxDuration {
-		bad("within must be between 0 and %v", time.Duration(maxDuration))
+	for _, x := range []struct {
+		key string
+		d   Duration
+	}{{"within", s.Within}, {"restarted", s.Restarted}} {
+		if x.d < 0 || x.d > maxDuration {
+			bad("%s must be between 0 and %v", x.key, time.Duration(maxDuration))
+		}
 	}
 }
 
@@ -252,14 +259,15 @@ func isGlob(pattern string) bool {
 // validateTogether finds selectors that the effect can never meet.
 func (r Rule) validateTogether(bad func(string, ...any)) {
 	w, e := &r.When, &r.Effect
-	reads, resets := e.confined(read), e.confined(reset|managerReset)
+	reads, resets := e.confined(read), e.confined(reset|managerReset|media)
 	if reads && len(w.Reset) > 0 {
 		bad("%s concerns reads, so reset can't select them", e.keys()[0])
 	}
 	if reads && w.Method != "" && w.Method != methodGet && w.Method != methodHead {
 		bad("%s concerns reads, not %s", e.keys()[0], w.Method)
 	}
-	if (resets || len(w.Reset) > 0) && w.Method != "" && w.Method != methodPost {
+	byPatch := len(w.Reset) == 0 && !e.confined(reset|managerReset) // as images go into some drives
+	if (resets || len(w.Reset) > 0) && w.Method != "" && w.Method != methodPost && !(byPatch && w.Method == methodPatch) {
 		bad("a reset is a POST, not %s", w.Method)
 	}
 	if e.Stuck != nil && len(w.Reset) > 0 && !slices.Contains(w.Reset, ResetGracefulShutdown) {

@@ -19,6 +19,7 @@ type Traits struct {
 	// refuse it: then it is neither a read nor a reset.
 	Own   bool
 	Login bool   // it opens a session
+	Media bool   // it puts an image into a drive, or takes one out
 	Auth  string // how the client has authenticated: AuthBasic, AuthSession or "", not at all
 	// Header returns the value of a header, or ""; nil where there are none.
 	Header func(name string) string

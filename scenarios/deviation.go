@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,8 +18,11 @@ type Deviation struct {
 	// step names the step: ACTOR/CLASS/N, N counted from 1.
 	Step string `json:"step"`
 	// delay is added to the time at which the step would be taken. Of late,
-	// crash-late, crash-stale and stale-list it is how late, or how old.
+	// crash-late, crash-stale and stale-list it is how late, or how old; with
+	// after, how long the step waits at most.
 	Delay Duration `json:"delay,omitzero"`
+	// after names another step: this one is taken right after that, if that comes later.
+	After string `json:"after,omitempty"`
 	// fault is the failure that replaces the step.
 	Fault StepFault `json:"fault,omitempty"`
 }
@@ -81,8 +85,11 @@ var stepFaults = []stepFault{
 	{FaultStaleList, false, false, "", "ACTOR started with caches BY old"},
 }
 
-// delayed is the sentence for a delay without a fault.
-const delayed = "ACTOR's DEED came BY late"
+// delayed is the sentence for a delay without a fault, and waited for a wait without one.
+const (
+	delayed = "ACTOR's DEED came BY late"
+	waited  = "ACTOR's DEED came only after OTHER"
+)
 
 type stepFault struct {
 	fault        StepFault
@@ -105,7 +112,28 @@ var nouns = map[string]string{
 }
 
 // Tell says what a deviation did, in words: who took the step, and what it does, as [Deed] has it.
-func (d Deviation) Tell(actor, does string) string {
+// Other is the step that it waited for, in words.
+func (d Deviation) Tell(actor, does, other string) string {
+	deed, told, by := nounOf(does), delayed, time.Duration(d.Delay).String()
+	if d.After != "" {
+		told = waited
+	}
+	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
+		switch told = stepFaults[i].told; {
+		case d.After != "":
+			told += ", after OTHER"
+		case d.Delay > 0 && !d.Fault.HasExtent():
+			told += ", BY late"
+		}
+	}
+	return strings.NewReplacer("ACTOR", actor, "DEED", deed, "BY", by, "OTHER", cmp.Or(other, d.After)).Replace(told)
+}
+
+// Possessive is a step as a noun: "reboot's patch of BareMetalHost/worker-1".
+func Possessive(actor, does string) string { return actor + "'s " + nounOf(does) }
+
+// nounOf turns the action of a step into a noun.
+func nounOf(does string) string {
 	verb, object := does, ""
 	for known := range nouns { // order does not matter: a verb may have a space, and no other begins with it and one
 		if rest, ok := strings.CutPrefix(does, known+" "); ok {
@@ -116,22 +144,22 @@ func (d Deviation) Tell(actor, does string) string {
 	if noun, ok := nouns[verb]; ok {
 		deed = noun
 	}
-	told, by := delayed, time.Duration(d.Delay).String()
-	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
-		if told = stepFaults[i].told; d.Delay > 0 && !d.Fault.HasExtent() {
-			told += ", BY late"
-		}
-	}
-	told = strings.ReplaceAll(told, "DEED", deed)
-	return strings.NewReplacer("ACTOR", actor, "OBJECT", object, "BY", by).Replace(told)
+	return strings.ReplaceAll(deed, "OBJECT", object)
 }
 
 // Lesser are deviations of the same step that are slighter, the slightest first: a lesser
-// fault, none of the delay beside a fault, or the delays of these that are shorter.
+// fault, none of the delay beside a fault, or the delays of these that are shorter. An order is
+// as slight as it can be.
 func (d Deviation) Lesser(delays []time.Duration) []Deviation {
 	var lesser []Deviation
 	add := func(fault StepFault, delay Duration) {
 		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay})
+	}
+	if d.After != "" {
+		if d.Fault != "" {
+			lesser = append(lesser, Deviation{Step: d.Step, Fault: d.Fault}, Deviation{Step: d.Step, After: d.After, Delay: d.Delay})
+		}
+		return lesser
 	}
 	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
 		if less := stepFaults[i].lesser; less.HasExtent() == d.Fault.HasExtent() && less != "" {
@@ -179,6 +207,20 @@ func (d Deviation) Hinders(party string, later time.Duration, sent bool) *histor
 	return h
 }
 
+// Waits returns the hindrance of a party whose step waits for another one, and would have come by
+// later. It ends with an event that [Deviation.Came] describes.
+func (d Deviation) Waits(party string, later time.Duration, sent bool) *history.Hindrance {
+	return &history.Hindrance{Party: party, Name: history.WaitOf(d.Step), After: later, Decided: sent}
+}
+
+// Came returns the hindrance of a party whose step has come after it has waited for so long: what
+// is lost beyond the wait.
+func (d Deviation) Came(party string, after time.Duration, sent bool) *history.Hindrance {
+	h := Deviation{Fault: d.Fault}.Hinders(party, 0, sent)
+	h.Fails = h.Fails || sent && after > clientPatience
+	return h
+}
+
 // Status returns the HTTP status that the fault answers with, or 0.
 func (f StepFault) Status() int {
 	switch f {
@@ -205,6 +247,10 @@ func (f StepFault) HasExtent() bool {
 
 func (d Deviation) String() string {
 	switch {
+	case d.After != "" && d.Fault == "":
+		return fmt.Sprintf("%s after %s", d.Step, d.After)
+	case d.After != "":
+		return fmt.Sprintf("%s %s, after %s", d.Step, d.Fault, d.After)
 	case d.Fault.HasExtent():
 		return fmt.Sprintf("%s %s by %s", d.Step, d.Fault, time.Duration(d.Delay))
 	case d.Fault == "":

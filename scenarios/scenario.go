@@ -444,12 +444,6 @@ type Parameter struct {
 	Type string `json:"type"`
 	// default is the value if neither the matrix nor the command line gives one.
 	Default any `json:"default,omitempty"`
-	// min is the smallest permitted duration or number.
-	Min any `json:"min,omitempty"`
-	// max is the largest permitted duration or number.
-	Max any `json:"max,omitempty"`
-	// oneOf lists the permitted values. Default: any value of the type.
-	OneOf []any `json:"oneOf,omitempty"`
 }
 
 // Matrix makes several scenarios of one file, its cells: one for each combination of
@@ -457,10 +451,6 @@ type Parameter struct {
 type Matrix struct {
 	// cross lists values of parameters. There is a cell for each combination.
 	Cross map[string][]any `json:"cross,omitempty"`
-	// exclude leaves out each cell that has all the values of one of these entries.
-	Exclude []map[string]any `json:"exclude,omitempty"`
-	// include adds a cell for each of these entries.
-	Include []map[string]any `json:"include,omitempty"`
 }
 
 // Repeat is steps that come several times: as often as times says, or once for each name.

@@ -320,6 +320,9 @@ func (s *System) UseImages(given []string, dir string) error {
 		case use == nil:
 			return fmt.Errorf("--image %s: the system %s has no program %s; choose %s", text, s.Metadata.Name, name, strings.Join(names, ", "))
 		}
+		if err := Image(image).In(dir).Check(); err != nil {
+			return fmt.Errorf("--image %s: %w", text, err)
+		}
 		use(Image(image).In(dir))
 	}
 	return nil

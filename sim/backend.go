@@ -109,7 +109,7 @@ func With(set *controllers.Set) (*Simulator, error) {
 		}
 	}
 	var err error
-	if s.server, err = kube.NewServer(set.Scheme(), builtin, custom); err != nil {
+	if s.server, err = kube.NewServer(set.Scheme(), builtin, custom, set.Schemes()...); err != nil {
 		return nil, fmt.Errorf("build the simulated API server: %w", err)
 	}
 	for _, k := range s.objects {
@@ -142,6 +142,8 @@ type Backend struct {
 	// Watch, if set before Start, sees every step of the story before it is scheduled, and may
 	// change it. To replay a plan, leave it nil.
 	Watch func(steps.Step) (scenarios.Deviation, bool)
+	// Took, if set before Start, is called with every step of the story when it is taken.
+	Took func(step steps.Name, at time.Duration)
 	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)
 	// Evidence, if set before Start, makes Stop return the artifacts for a report. A search leaves
@@ -177,7 +179,7 @@ type Decision struct {
 
 // Start builds the topology. It refuses plans that need what the simulator doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
-	w := &world{watch: b.Watch, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
+	w := &world{watch: b.Watch, took: b.Took, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
 	if b.Evidence {
 		w.trace = new(objects.Trace)
 	}
@@ -259,22 +261,27 @@ func (w *world) deviate(deviations []scenarios.Deviation) error {
 			return err
 		}
 		if w.deviations == nil {
-			w.deviations = make(map[stepName]scenarios.Deviation)
+			w.deviations = make(map[steps.Name]scenarios.Deviation)
 		}
 		w.deviations[name] = d
+		if d.After != "" {
+			if _, err := w.await(d.After); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-func parseStepName(text string) (stepName, error) {
+func parseStepName(text string) (steps.Name, error) {
 	parts := strings.Split(text, "/")
 	var n int
 	if len(parts) == 3 {
 		if _, err := fmt.Sscanf(parts[2], "%d", &n); err == nil && n > 0 && fmt.Sprint(n) == parts[2] {
-			return stepName{parts[0], steps.Class(parts[1]), n}, nil
+			return steps.Name{Actor: parts[0], Class: steps.Class(parts[1]), N: n}, nil
 		}
 	}
-	return stepName{}, fmt.Errorf("deviation of step %q: a step is ACTOR/CLASS/N, such as remediation/api/3", text)
+	return steps.Name{}, fmt.Errorf("deviation of step %q: a step is ACTOR/CLASS/N, such as remediation/api/3", text)
 }
 
 func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) {

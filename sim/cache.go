@@ -44,6 +44,7 @@ func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 	g := gate{p, p.life, apiTimeout}
 	c.client = kube.NewClient(c.view, g, p.actor.name)
 	c.client.Cache(p.registration.Cache)
+	c.client.Speak(p.scheme)
 	deps.Client, deps.Live = c.client, kube.NewReader(store, g, p.actor.name)
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, g.life, cmp.Or(timeout, bmcTimeout)} }
 	return deps, nil
@@ -55,7 +56,7 @@ func (c *cache) fill(stale time.Duration) {
 	now := c.p.w.now
 	found := make([][]kube.Change, len(c.streams))
 	for i, s := range c.streams {
-		s.due, s.expected = now, 0
+		s.last, s.expected = nil, 0
 		if stale == 0 {
 			found[i] = c.view.Relist(s.kind)
 			continue
@@ -98,9 +99,8 @@ type stream struct {
 	reconciled bool
 	mappings   []mapFunc
 	frozen     bool
-	// due is when the last delivery that was scheduled will happen: streams
-	// don't overtake themselves.
-	due time.Duration
+	// last is the last delivery that was scheduled: streams don't overtake themselves.
+	last *step
 	// expected is how many deliveries are scheduled.
 	expected int
 }
@@ -109,9 +109,12 @@ type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.R
 
 // expect schedules the delivery of one change.
 func (s *stream) expect() {
-	delay := max(watchLatency, s.due-s.p.w.now)
+	delay := watchLatency
+	if s.last != nil {
+		delay = max(delay, s.last.at-s.p.w.now)
+	}
 	delivery := s.p.schedule(&s.actor, steps.ClassDeliver, steps.Deed{Verb: "deliver", On: steps.Object{Kind: s.kind.Kind}, By: s}, delay, s.deliver)
-	s.due = delivery.at
+	s.last = delivery
 	s.expected++
 	delivery.due = s.p.w.now + watchLatency // but for those before it that are late
 }

@@ -17,7 +17,7 @@ import (
 // uplink connects a process to the API server and to the BMCs.
 type uplink struct {
 	w *world
-	// at is the process's end of every link.
+	// at names the process in the links of the network.
 	at    string
 	store *kube.Store
 	api   *apiServer

@@ -50,6 +50,8 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 		d, deviates := wanted[step.Name()]
 		switch {
 		case !deviates:
+		case d.After != "":
+			untold(d, "the lab's steps come when they come, and none waits for another")
 		case !told && step.Class == steps.ClassDeliver:
 			untold(d, "what it tells of is no event")
 		case !told:

@@ -11,14 +11,15 @@ import (
 	"github.com/fencelab/fencelab/scenarios/page"
 )
 
-// flights are what a process runs: reconciles, and the steps and answers of an agent.
+// flights holds what a process has begun and not ended: reconciles, and the steps and answers of an
+// agent.
 type flights struct {
 	p       *process
 	threads *threads
-	// aloft have begun and not ended; running is the one that runs at this moment.
+	// aloft lists them; running is the one that has the processor, if any.
 	aloft   []*flight
 	running *flight
-	// slow counts how often one has kept the simulator waiting.
+	// slow counts the times that one kept the simulator waiting.
 	slow int
 }
 

@@ -314,7 +314,7 @@ func (h healer) Running() []scenarios.Running {
 func (h healer) ThawCaches() {
 	for _, p := range h.processes {
 		for _, s := range p.cache.streams {
-			s.due = h.w.now
+			s.last = nil
 			s.thaw()
 		}
 	}

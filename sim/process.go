@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -40,6 +41,7 @@ type process struct {
 	// actor has the name of the controller, or that of its second, third, ... process.
 	actor        actor
 	registration controllers.Registration
+	scheme       *runtime.Scheme
 	deps         controllers.Deps
 	uplink       uplink
 	cache        cache
@@ -86,7 +88,7 @@ type program interface {
 // newProcess makes a process that has not started.
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place}, registration: c.Registration,
+		w: b.w, actor: actor{name: name, place: place}, registration: c.Registration, scheme: b.sim.set.SchemeOf(c.Name),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, limiter: b.limiter(c.Name)},
 	}

@@ -52,7 +52,11 @@ func TestEveryStepIsTold(t *testing.T) {
 				actor, does := steps.Told(step)
 				for _, fault := range append(step.Faults(), "") {
 					d := scenarios.Deviation{Step: step.Name(), Fault: fault, Delay: scenarios.Duration(time.Second)}
-					text := d.Tell(actor, does)
+					text := d.Tell(actor, does, "")
+					d.After = "reboot/api/1"
+					if order := d.Tell(actor, does, "OTHER'S DEED"); !strings.Contains(order, "fter OTHER'S DEED") || !strings.Contains(order, actor) {
+						t.Errorf("%s, which %q: %q", d, does, order)
+					}
 					if strings.Contains(text, " of  ") || strings.ContainsAny(text, "\n") || strings.Contains(text, "OBJECT") || !strings.Contains(text, actor) {
 						t.Errorf("%s, which %q: %q", d, does, text)
 					}

@@ -59,6 +59,10 @@ func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[s
 			process, stream := cutStream(actor)
 			n.Step = scenarios.Renamed(process, names) + stream + "/" + rest
 		}
+		if actor, rest, ok := strings.Cut(d.After, "/"); ok {
+			process, stream := cutStream(actor)
+			n.After = scenarios.Renamed(process, names) + stream + "/" + rest
+		}
 		named = append(named, n)
 		return scenarios.Deviation{}, false
 	})

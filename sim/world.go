@@ -43,8 +43,9 @@ type world struct {
 	queue stepQueue
 	order uint64 // of steps with the same time: first come, first served
 	taken int
-	// deviations are the plan's deviations, by step.
-	deviations map[stepName]scenarios.Deviation
+	// deviations are the plan's deviations, by step, and awaited the steps for which others wait.
+	deviations map[steps.Name]scenarios.Deviation
+	awaited    map[steps.Name]*awaited
 	// story says that steps may deviate now: from when the topology is up until the faults are
 	// withdrawn. After that, promised effects must appear, and their absence would prove nothing
 	// against the controllers if the schedule still worked against them.
@@ -55,6 +56,9 @@ type world struct {
 	healed bool
 	// watch sees every step of the story before it is scheduled; it may be nil.
 	watch func(steps.Step) (scenarios.Deviation, bool)
+	// took sees every step of the story when it is taken; it may be nil. taking is the present one.
+	took   func(step steps.Name, at time.Duration)
+	taking steps.Name
 	// notice is called at once with every event.
 	notice func(history.Event)
 	// trace records more than the history does; nil in a search.
@@ -75,12 +79,6 @@ type trouble struct {
 	fault scenarios.StepFault
 	// by is how late or how old something gets by the fault.
 	by time.Duration
-}
-
-type stepName struct {
-	actor string
-	class steps.Class
-	n     int
 }
 
 // actor is a source of steps, which are counted class by class.
@@ -129,7 +127,11 @@ type step struct {
 	due time.Duration
 	// overdue says that the step is a request whose client has given up.
 	overdue bool
-	order   uint64
+	// deviates says that the plan changed the step; wait is nil unless it waits for another one.
+	deviates bool
+	wait     *wait
+	name     steps.Name
+	order    uint64
 	// trouble goes wrong with the step under the plan.
 	trouble trouble
 	run     func(trouble)
@@ -153,24 +155,40 @@ func (s *step) take() {
 // schedule schedules a step of an actor after a delay, unless the plan or the strategy changes it.
 func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.Duration, run func(trouble)) *step {
 	at := w.now + delay
-	n := a.next(class)
+	name := steps.Name{Actor: a.name, Class: class, N: a.next(class)}
 	var deviation scenarios.Deviation
 	deviates := false
 	if len(w.deviations) > 0 && w.story {
-		deviation, deviates = w.deviations[stepName{a.name, class, n}]
+		deviation, deviates = w.deviations[name]
 	}
 	if w.watch != nil && w.story {
-		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {
+		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {
 			deviation, deviates = chosen, true
 		}
 	}
 	s := w.queue.new()
-	s.at, s.due, s.run = at, at, run
+	s.at, s.due, s.run, s.name = at, at, run, name
+	told := func() (actor, does string) {
+		return steps.Told(steps.Step{Actor: a.name, Class: class, Effect: d.Effect, Verb: d.Verb, Object: d.On, By: d.By})
+	}
+	if w.trace != nil && len(w.awaited) > 0 {
+		if other := w.awaited[s.name]; other != nil {
+			other.words = scenarios.Possessive(told())
+		}
+	}
 	if deviates && deviation.Fault != "" && !(steps.Step{Class: class, Effect: d.Effect}).Can(deviation.Fault) {
 		// such a step can't have this fault
 		deviates = false
 	}
-	if deviates {
+	s.deviates = deviates
+	if deviates && deviation.After != "" {
+		s.trouble.fault = deviation.Fault
+		wait := &wait{deviation: deviation, party: a.party(class), sent: class.Sends()}
+		if w.trace != nil {
+			wait.actor, wait.does = told()
+		}
+		w.park(s, wait)
+	} else if deviates {
 		s.trouble.fault = deviation.Fault
 		late, lasts := "", ""
 		if deviation.Fault.HasExtent() {
@@ -185,8 +203,8 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 			Hinders: deviation.Hinders(a.party(class), delay, class.Sends()),
 		})
 		if w.trace != nil {
-			actor, does := steps.Told(steps.Step{Actor: a.name, Class: class, Effect: d.Effect, Verb: d.Verb, Object: d.On, By: d.By})
-			w.trace.Deviated(s.at, deviation.String(), actor, does)
+			actor, does := told()
+			w.trace.Deviated(s.at, deviation.String(), actor, does, "")
 		}
 	}
 	w.order++
@@ -207,6 +225,7 @@ func (w *world) catchUp() {
 			s.index = -1
 			continue
 		}
+		w.unpark(s, false)
 		s.at, s.trouble = min(s.at, max(s.due, w.now)), trouble{}
 		w.queue.push(s)
 	}
@@ -257,7 +276,16 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 		if w.taken++; w.taken > maxSteps {
 			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without ending: some step repeats without letting time pass", w.taken, w.now)
 		}
+		w.unpark(s, false)
+		if w.took != nil && w.story {
+			w.took(s.name, w.now)
+		}
+		w.taking = s.name
 		s.take()
+		w.taking = steps.Name{}
+		if len(w.awaited) > 0 {
+			w.release(s)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ type Finding struct {
 	Detail string // the version or place if OK, else the reason and what to do
 }
 
-// openToOthers is for the process, as its one hypervisor is.
+// openToOthers is global because a process has one hypervisor.
 var openToOthers bool
 
 // OpenToOthers lets other programs, such as virsh, connect to the hypervisor of this process. The

@@ -1,5 +1,4 @@
-// Package browser tries pages in the browsers that people have: Chromium, by the DevTools protocol,
-// and Firefox, by WebDriver BiDi.
+// Package browser tries pages in Chromium, by the DevTools protocol.
 package browser
 
 import (
@@ -16,37 +15,18 @@ import (
 	"github.com/fencelab/fencelab/lab/machine"
 )
 
-// Names are the browsers.
-var Names = []string{"chromium", "firefox"}
-
 // Schemes are the color schemes that readers can prefer.
 var Schemes = []string{"light", "dark"}
 
-// driver drives one tab of a browser.
-type driver interface {
-	// open shows a page, and returns when it is loaded.
-	open(ctx context.Context, address string) error
-	// eval returns the value of an expression as JSON; of a promise, that to which it resolves.
-	eval(ctx context.Context, expression string) ([]byte, error)
-	// press has a key go down and up: a character, or the name of a key of KeyboardEvent.
-	press(ctx context.Context, key string) error
-	// resize sets the page's size in pixels.
-	resize(ctx context.Context, width, height int) error
-	// screenshot is a PNG of what is in view.
-	screenshot(ctx context.Context) ([]byte, error)
-	// trouble lists the browser's complaints, and the page's requests beside itself.
-	trouble() []string
-}
-
 // Page is a page in a browser. Its methods fail the test in which it was opened.
 type Page struct {
-	t      testing.TB
-	ctx    context.Context
-	driver driver
+	t   testing.TB
+	ctx context.Context
+	tab *chromium
 }
 
-// programs are the executables of the browsers, as Debian calls them.
-var programs = map[string]string{"chromium": "chromium", "firefox": "firefox-esr"}
+// program is the executable of the browser, as Debian calls it.
+const program = "chromium"
 
 // missing ends a test that needs a part which isn't there.
 func missing(t testing.TB, part string) {
@@ -58,14 +38,13 @@ func missing(t testing.TB, part string) {
 	t.Skip(text)
 }
 
-// Open shows a file in a browser whose reader prefers a scheme, in 1400 by 900 pixels. The test
+// Open shows a file in Chromium, whose reader prefers a scheme, in 1400 by 900 pixels. The test
 // fails if the browser has complained when it ends, or if the page has asked for anything beside
 // itself.
-func Open(t testing.TB, browser, scheme, file string) *Page {
+func Open(t testing.TB, scheme, file string) *Page {
 	t.Helper()
-	program := programs[browser]
 	if _, err := exec.LookPath(program); err != nil {
-		missing(t, browser)
+		missing(t, program)
 	}
 	ctx, cancel := machine.WithBudget(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -75,24 +54,20 @@ func Open(t testing.TB, browser, scheme, file string) *Page {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(own) })
-	start := startChromium
-	if browser == "firefox" {
-		start = startFirefox
-	}
-	d, err := start(ctx, t.Cleanup, program, own, scheme)
+	tab, err := startChromium(ctx, t.Cleanup, program, own, scheme)
 	if err != nil {
 		t.Fatalf("start %s: %v", program, err)
 	}
-	p := &Page{t, ctx, d}
+	p := &Page{t, ctx, tab}
 	absolute, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.must(d.resize(ctx, 1400, 900))
-	p.must(d.open(ctx, (&url.URL{Scheme: "file", Path: absolute}).String()))
+	p.must(tab.resize(ctx, 1400, 900))
+	p.must(tab.open(ctx, (&url.URL{Scheme: "file", Path: absolute}).String()))
 	t.Cleanup(func() {
-		if trouble := d.trouble(); len(trouble) > 0 {
-			t.Errorf("%s complained %d times, first: %q", browser, len(trouble), trouble[0])
+		if trouble := tab.trouble(); len(trouble) > 0 {
+			t.Errorf("the browser complained %d times, first: %q", len(trouble), trouble[0])
 		}
 	})
 	return p
@@ -108,7 +83,7 @@ func (p *Page) must(err error) {
 // Value decodes what an expression says.
 func (p *Page) Value(expression string, into any) {
 	p.t.Helper()
-	data, err := p.driver.eval(p.ctx, expression)
+	data, err := p.tab.eval(p.ctx, expression)
 	p.must(err)
 	if into != nil {
 		p.must(json.Unmarshal(data, into))
@@ -127,20 +102,20 @@ func (p *Page) Eval(expression string) string {
 func (p *Page) Press(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
-		p.must(p.driver.press(p.ctx, key))
+		p.must(p.tab.press(p.ctx, key))
 	}
 }
 
 // Resize sets the page's size in pixels.
 func (p *Page) Resize(width, height int) {
 	p.t.Helper()
-	p.must(p.driver.resize(p.ctx, width, height))
+	p.must(p.tab.resize(p.ctx, width, height))
 }
 
 // Screenshot is a PNG of what is in view, kept as an artefact of that name.
 func (p *Page) Screenshot(name string) []byte {
 	p.t.Helper()
-	png, err := p.driver.screenshot(p.ctx)
+	png, err := p.tab.screenshot(p.ctx)
 	p.must(err)
 	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+".png"), png, 0o644))
 	return png

@@ -23,7 +23,7 @@ type chromium struct {
 	complaints []string
 }
 
-func startChromium(ctx context.Context, cleanup func(func()), program, own, scheme string) (driver, error) {
+func startChromium(ctx context.Context, cleanup func(func()), program, own, scheme string) (*chromium, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Env("TMPDIR="+own))
 	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
 	cleanup(cancel)

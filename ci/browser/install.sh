@@ -1,19 +1,19 @@
 #!/bin/sh
-# Installs what the page is tried in: Chromium and Firefox from Debian, and axe-core,
+# Installs what the page is tried in: Chromium from Debian, and axe-core,
 # which looks for what keeps people with a screen reader or a keyboard out, from npm.
-# About 190 MB to download. It does nothing when all are there.
+# About 120 MB to download. It does nothing when all are there.
 #
 #   install.sh DIR    axe.min.js goes to DIR
 set -eu
 
 dir=$1 axe=4.10.2
-if ! command -v chromium >/dev/null || ! command -v firefox-esr >/dev/null; then
+if ! command -v chromium >/dev/null; then
 	if [ "$(id -u)" != 0 ]; then
-		echo "installing chromium and firefox needs root: run this script with sudo" >&2
+		echo "installing chromium needs root: run this script with sudo" >&2
 		exit 1
 	fi
 	export DEBIAN_FRONTEND=noninteractive
-	set -- chromium firefox-esr fonts-dejavu-core
+	set -- chromium fonts-dejavu-core
 	apt-get install --quiet --yes --no-install-recommends "$@" ||
 		{ apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends "$@"; }
 fi

@@ -125,6 +125,14 @@ func (a admin) add(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusNotFound, problem(err))
 		return
 	}
+	names := make([]string, len(hosts))
+	for i, b := range hosts {
+		names[i] = b.Host()
+	}
+	if err := rules[0].Concerns(names...); err != nil {
+		respond(w, http.StatusConflict, problem(err))
+		return
+	}
 	for i, b := range hosts {
 		if err := b.AddRule(rules[0]); err != nil {
 			for _, done := range hosts[:i] {

@@ -7,13 +7,15 @@
 //	if state := bmc.Power(); state != fakebmc.Off { t.Errorf("the host is %s: %v", state, err) }
 //
 // What the client believes is one thing, and what the host did another: Power, Boots and Requests
-// tell the latter.
+// tell the latter. Options give it the shape of a vendor's BMC, neighbours, media and events.
 package bmctest
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -36,12 +38,25 @@ import (
 type Options struct {
 	// Host is the name of the host and the Id of its resources; empty is node-1.
 	Host string
+	// Peers are further hosts, alike but for their names, each with a BMC: see [BMC.Peer].
+	Peers []string
+	// Shared has the BMCs of all hosts behind one address, instead of one for each.
+	Shared bool
 	// Off is a host that is off at first.
 	Off bool
 	// Timing is how long the host takes; it takes no time by default.
 	Timing memory.Timing
 	// Plain is HTTP instead of HTTPS.
 	Plain bool
+	// Mockup is a directory with a mockup, which each host's service looks like: see
+	// [redfish.LoadMockup]. Not with Shared.
+	Mockup string
+	// Media are where the images lie that may be inserted, and Destinations where events may be
+	// pushed: see [redfish.Config].
+	Media, Destinations []string
+	// Faults are in force from the start, as [BMC.Fault] takes them, on each host that they are
+	// for.
+	Faults []string
 }
 
 // BMC is that of one host. All methods may be called concurrently.
@@ -52,48 +67,132 @@ type BMC struct {
 	// Username and Password are those of the one account.
 	Username, Password string
 
-	t    testing.TB
-	host *memory.Host
-	bmc  *fakebmc.BMC
-	pool *x509.CertPool // nil is HTTP
+	t     testing.TB
+	host  *memory.Host
+	bmc   *fakebmc.BMC
+	pool  *x509.CertPool // nil is HTTP
+	peers []*BMC         // itself among them
 
 	mu     sync.Mutex
 	log    []fakebmc.Record
 	faults int
 }
 
-// Start starts a BMC. It fails the test if that is not possible.
+// Start starts a BMC, and those of its peers. It fails the test if that is not possible.
 func Start(t testing.TB, o Options) *BMC {
 	t.Helper()
 	if o.Host == "" {
 		o.Host = "node-1"
 	}
-	clk := wall.Clock()
-	b := &BMC{t: t, Username: "admin", Password: "s3cret", host: memory.New(clk, o.Timing, !o.Off)}
-	b.host.SetInventory(fakebmc.TypicalInventory(o.Host))
-	b.bmc = fakebmc.New(o.Host, b.host, clk, fakebmc.OnRequest(b.record))
-	t.Cleanup(b.bmc.Close)
+	s := &starting{Options: o, t: t, names: append([]string{o.Host}, o.Peers...)}
+	s.makeHosts()
+	s.serve()
+	for _, fault := range o.Faults {
+		s.all[0].fault(fault, s.all)
+	}
+	return s.all[0]
+}
 
-	cfg := redfish.Config{Username: b.Username, Password: b.Password}
-	if !o.Plain {
+// starting starts the first host and its peers.
+type starting struct {
+	Options
+	t      testing.TB
+	names  []string
+	all    []*BMC
+	mockup *redfish.Mockup
+}
+
+func (s *starting) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("bmctest: %v", err)
+	}
+}
+
+// makeHosts makes the hosts and their BMCs.
+func (s *starting) makeHosts() {
+	s.t.Helper()
+	if s.Mockup != "" {
+		var err error
+		s.mockup, err = redfish.LoadMockup(s.Mockup)
+		s.must(err)
+		if s.Shared {
+			s.must(errors.New("a mockup is the tree of one host's service: leave Shared out"))
+		}
+	}
+	clk, systems := wall.Clock(), make(map[string]fakebmc.System)
+	for _, name := range s.names {
+		b := &BMC{t: s.t, Username: "admin", Password: "s3cret", host: memory.New(clk, s.Timing, !s.Off)}
+		b.host.SetInventory(fakebmc.TypicalInventory(name))
+		systems[name] = b.host
+		options := []fakebmc.Option{fakebmc.OnRequest(b.record), fakebmc.Peers(systems)}
+		if s.Shared {
+			options = append(options, fakebmc.SharesService())
+		}
+		if s.mockup != nil {
+			options = append(options, s.mockup.Locate())
+		}
+		b.bmc = fakebmc.New(name, b.host, clk, options...)
+		s.t.Cleanup(b.bmc.Close)
+		s.all = append(s.all, b)
+	}
+	for _, b := range s.all {
+		b.peers = s.all
+	}
+}
+
+// serve begins to listen.
+func (s *starting) serve() {
+	s.t.Helper()
+	first := s.all[0]
+	cfg := redfish.Config{Username: first.Username, Password: first.Password, Media: s.Media, Destinations: s.Destinations, Mockup: s.mockup}
+	var pool *x509.CertPool
+	if !s.Plain {
 		certificate, err := redfish.SelfSigned("127.0.0.1", "localhost")
-		b.must(err)
-		b.pool = x509.NewCertPool()
-		b.pool.AddCert(certificate.Leaf)
+		s.must(err)
+		pool = x509.NewCertPool()
+		pool.AddCert(certificate.Leaf)
 		cfg.Certificate = certificate
 	}
 	server, err := redfish.NewServer(cfg)
-	b.must(err)
-	t.Cleanup(func() { b.must(server.Close()) })
-	b.URL, err = server.Listen("127.0.0.1:0", b.bmc)
-	b.must(err)
-	b.System, err = url.JoinPath(b.URL, b.bmc.SystemPath())
-	b.must(err)
-	lan, err := ipmi.Listen("127.0.0.1:0", b.bmc, ipmi.Config{Username: b.Username, Password: b.Password})
-	b.must(err)
-	t.Cleanup(func() { b.must(lan.Close()) })
-	b.IPMI = lan.Addr().String()
-	return b
+	s.must(err)
+	s.t.Cleanup(func() { s.must(server.Close()) })
+	shared := ""
+	if s.Shared {
+		var bmcs []*fakebmc.BMC
+		for _, b := range s.all {
+			bmcs = append(bmcs, b.bmc)
+		}
+		group, err := redfish.NewGroup(bmcs...)
+		s.must(err)
+		shared, err = server.ListenGroup("127.0.0.1:0", group)
+		s.must(err)
+	}
+	for _, b := range s.all {
+		b.pool = pool
+		if b.URL = shared; shared == "" {
+			b.URL, err = server.Listen("127.0.0.1:0", b.bmc)
+			s.must(err)
+		}
+		b.System, err = url.JoinPath(b.URL, (&url.URL{Path: b.bmc.SystemPath()}).EscapedPath())
+		s.must(err)
+		lan, err := ipmi.Listen("127.0.0.1:0", b.bmc, ipmi.Config{Username: b.Username, Password: b.Password})
+		s.must(err)
+		s.t.Cleanup(func() { s.must(lan.Close()) })
+		b.IPMI = lan.Addr().String()
+	}
+}
+
+// Peer is the BMC of one of the hosts, by its name. It fails the test if there is none.
+func (b *BMC) Peer(name string) *BMC {
+	b.t.Helper()
+	for _, peer := range b.peers {
+		if peer.bmc.Host() == name {
+			return peer
+		}
+	}
+	b.must(fmt.Errorf("there is no host %q", name))
+	return nil
 }
 
 func (b *BMC) must(err error) {
@@ -124,6 +223,12 @@ func (b *BMC) Client() *http.Client {
 // could never fire.
 func (b *BMC) Fault(fault string) (end func()) {
 	b.t.Helper()
+	return b.fault(fault, []*BMC{b})
+}
+
+// fault lets some BMCs misbehave, those whose hosts the rule is for.
+func (b *BMC) fault(fault string, on []*BMC) (end func()) {
+	b.t.Helper()
 	b.mu.Lock()
 	b.faults++
 	name := fmt.Sprintf("fault-%d", b.faults)
@@ -132,8 +237,19 @@ func (b *BMC) Fault(fault string) (end func()) {
 	if strings.HasPrefix(strings.TrimSpace(fault), "{") {
 		rule = b.parse(fault, name)
 	}
-	b.must(b.bmc.AddRule(rule))
-	return func() { b.bmc.RemoveRule(rule.Name) }
+	var hosts []string
+	for _, one := range on {
+		hosts = append(hosts, one.bmc.Host())
+	}
+	b.must(rule.Concerns(hosts...))
+	for _, one := range on {
+		b.must(one.bmc.AddRule(rule))
+	}
+	return func() {
+		for _, one := range on {
+			one.bmc.RemoveRule(rule.Name)
+		}
+	}
 }
 
 // parse reads a rule as strictly as the command does.
@@ -171,16 +287,19 @@ func (b *BMC) Host() *memory.Host { return b.host }
 const patience = 30 * time.Second
 
 // Replay plays a client's requests, each at its time, from a log that fencelab bmc --log or a run
-// in the lab wrote, and fails the test for each that is answered otherwise than it was. The log is
-// of one host, whatever its name there.
+// in the lab wrote, and fails the test for each that is answered otherwise than it was. In a log of
+// several hosts it plays those of this one, by its name; a log of one host may call it anything.
 func (b *BMC) Replay(log string) {
 	b.t.Helper()
-	f, err := os.Open(log)
+	data, err := os.ReadFile(log)
 	b.must(err)
-	defer f.Close()
-	replayed, err := recording.Replay(b.t.Context(), f, recording.ReplayOptions{
+	o := recording.ReplayOptions{
 		URL: b.URL, Username: b.Username, Password: b.Password, Client: b.Client(), As: b.bmc.ID(), Patience: patience,
-	})
+	}
+	if quoted, err := json.Marshal(b.bmc.Host()); err == nil && bytes.Contains(data, append([]byte(`"host":`), quoted...)) {
+		o.Host = b.bmc.Host()
+	}
+	replayed, err := recording.Replay(b.t.Context(), bytes.NewReader(data), o)
 	b.must(err)
 	for _, d := range replayed.Differences {
 		b.t.Errorf("bmctest: %s: %s", log, d)

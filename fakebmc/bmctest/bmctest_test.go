@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/bmctest"
@@ -106,10 +107,11 @@ func (f *fatal) Fatalf(format string, args ...any) {
 // TestWrongFaults are told to whoever wrote the test.
 func TestWrongFaults(t *testing.T) {
 	for fault, want := range map[string]string{
-		"no-such-preset":                                  "there is no preset",
-		`{"effect": {"explode": true}}`:                   "unknown field",
-		`{"effect": {"hang": true}`:                       "unexpected end",
-		`{"when": {"via": "ipmi"}, "effect": {"cap": 3}}`: "would never fire",
+		"no-such-preset":                                    "there is no preset",
+		`{"effect": {"explode": true}}`:                     "unknown field",
+		`{"effect": {"hang": true}`:                         "unexpected end",
+		`{"when": {"via": "ipmi"}, "effect": {"cap": 3}}`:   "would never fire",
+		`{"when": {"host": "x"}, "effect": {"hang": true}}`: "when.host \"x\" is none of node-1",
 	} {
 		f := &fatal{TB: t}
 		func() {
@@ -144,5 +146,65 @@ func TestReplay(t *testing.T) {
 		if (f.errors == 0) != off {
 			t.Errorf("off %t: %d errors", off, f.errors)
 		}
+	}
+}
+
+// TestPeers: each host has a BMC, at an address of its own or at one for all, and faults are for
+// those whom they name.
+func TestPeers(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		first := bmctest.Start(t, bmctest.Options{
+			Peers: []string{"node-2", "node-3"}, Shared: shared, Media: []string{"http://127.0.0.1:1/"},
+			Faults: []string{`{"when": {"host": "node-2"}, "effect": {"report": "Off"}}`, `{"when": {"host": "node-3"}, "effect": {"swap": "node-1"}}`},
+		})
+		second := first.Peer("node-2")
+		if (second.URL == first.URL) != shared || second.IPMI == first.IPMI {
+			t.Errorf("shared %t: they are at %s and %s", shared, first.URL, second.URL)
+		}
+		for b, want := range map[*bmctest.BMC]string{first: "On", second: "Off"} {
+			if status, shown := ask(t, b, http.MethodGet, b.System, ""); status != http.StatusOK || shown["PowerState"] != want || b.Power() != fakebmc.On {
+				t.Errorf("shared %t: %s answers %d %v", shared, b.System, status, shown["PowerState"])
+			}
+		}
+		if reset(t, first.Peer("node-3"), fakebmc.ResetForceOff); first.Power() != fakebmc.Off {
+			t.Errorf("shared %t: the swapped host is %s", shared, first.Power())
+		}
+		if status, _ := ask(t, second, http.MethodPost, second.URL+"/redfish/v1/Managers/node-2/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia", `{"Image": "http://127.0.0.1:1/x.iso"}`); status != http.StatusNoContent {
+			t.Errorf("shared %t: an image answers %d", shared, status)
+		}
+	}
+}
+
+// TestMockup has a host that looks like a recorded BMC, and replays its log on another one that
+// does.
+func TestMockup(t *testing.T) {
+	tree := filepath.Join("../redfish/testdata/mockups/embedded")
+	b := bmctest.Start(t, bmctest.Options{Mockup: tree, Destinations: []string{"http://127.0.0.1:1/"}})
+	if !strings.HasSuffix(b.System, "/redfish/v1/Systems/System.Embedded.1") {
+		t.Fatalf("the system is at %s", b.System)
+	}
+	for _, path := range []string{"/redfish/v1/", "/redfish/v1/Chassis/System.Embedded.1", "/redfish/v1/EventService", "/redfish/v1/nowhere"} {
+		ask(t, b, http.MethodGet, b.URL+path, "")
+	}
+	ask(t, b, http.MethodGet, b.System, "")
+	reset(t, b, fakebmc.ResetForceOff)
+	ask(t, b, http.MethodGet, b.System, "")
+	var lines []byte
+	for i, r := range b.Requests() {
+		r.Received = time.Duration(i) * 50 * time.Millisecond // lest one overtakes another
+		line, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	log := filepath.Join(t.TempDir(), "bmc.jsonl")
+	if err := os.WriteFile(log, lines, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bmctest.Start(t, bmctest.Options{Mockup: tree}).Replay(log)
+	f := &failing{TB: t}
+	if bmctest.Start(f, bmctest.Options{Mockup: tree, Off: true}).Replay(log); f.errors != 2 { // the chassis, and the system before it was off
+		t.Errorf("on a host that is off %d requests differ", f.errors)
 	}
 }

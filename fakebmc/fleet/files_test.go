@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -66,13 +68,13 @@ func TestRulesForIPMI(t *testing.T) {
 			presets = []string{c.preset}
 		}
 		got := ""
-		if err := (&Options{presets: presets, rulesFile: c.file}).Complete(t.Context()); err != nil {
+		if err := (&Options{speed: 1, presets: presets, rulesFile: c.file}).Complete(t.Context(), none); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
 			t.Errorf("%s%s: %s\nwant %s", c.preset, c.file, got, c.want)
 		}
-		if err := (&Options{IPMI: ":0", presets: presets, rulesFile: c.file}).Complete(t.Context()); err != nil {
+		if err := (&Options{speed: 1, IPMI: ":0", presets: presets, rulesFile: c.file}).Complete(t.Context(), none); err != nil {
 			t.Errorf("with IPMI: %v", err)
 		}
 	}
@@ -86,7 +88,7 @@ func TestABeginningEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&Options{rulesFile: pipe}).Complete(ctx); !errors.Is(err, context.Canceled) {
+	if err := (&Options{speed: 1, rulesFile: pipe}).Complete(ctx, none); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -134,6 +136,36 @@ func TestLog(t *testing.T) {
 		var last fakebmc.Record
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != n || last.Host != "fake-1" || last.Actual != fakebmc.On {
 			t.Errorf("%d lines, the last is %+v, %v", len(lines), last, err)
+		}
+	}
+}
+
+// none is a command line without flags.
+func none(string) bool { return false }
+
+// TestPlatforms: hosts take the times of the platform or of the flags, or as many times less.
+func TestPlatforms(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "2s 1s 3s 10s"}, {"--platform=dell-r750", "6m25s 5s 3s 1m30s"}, {"--platform=dgx-gb300 --speed=10", "1m2.5s 500ms 300ms 12s"},
+		{"--on-time=7s --platform=dell-r750", "7s 5s 3s 1m30s"}, {"--speed=0.5 --restart-time=1s", "4s 2s 6s 1s"},
+		{"--platform=toaster", `--platform: no platform is called "toaster"; there are dell-r750, `}, {"--speed=0", "--speed 0: it must be more than 0"}, {"--speed=NaN", "--speed NaN: it"},
+	} {
+		var o Options
+		flags := o.Flags()
+		if err := flags.Parse(strings.Fields(c.args)); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := o.Complete(t.Context(), func(name string) (given bool) {
+			flags.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+			return given
+		}); err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprint(o.Timing.On, o.Timing.Off, o.Timing.Shutdown, o.RestartTime)
+		}
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.args, got, c.want)
 		}
 	}
 }

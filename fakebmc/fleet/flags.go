@@ -6,12 +6,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 )
 
@@ -24,12 +26,15 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind one address (default with --libvirt, unless there is IPMI)")
 	flags.StringVar(&o.IPMI, "ipmi", "", "address of the first host's IPMI service (default: none)")
 	flags.StringVar(&o.Username, "username", "", "account of Redfish and IPMI (default: none)")
+	flags.BoolVar(&o.AnyPassword, "any-password", false, "let in whoever names any user and any password, on loopback")
 	flags.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Minute, "how long an unused Redfish session lives: 30s to 24h")
 	flags.BoolVar(&o.TLS, "tls", false, "serve HTTPS with a generated certificate")
 	flags.Func("tls-versions", "serve HTTPS in these `versions` only, one or FROM-TO, of 1.0 to 1.3 (default 1.2-1.3)", o.tlsVersions)
 	flags.IntVar(&o.MaxSessions, "max-sessions", 16, "how many sessions a service has at most, over Redfish and over IPMI")
 	flags.Func("ipmi-suites", "cipher `suites` that IPMI offers, of 3 and 17 (default both)", o.suites)
 	flags.StringVar(&o.Admin, "admin", "", "address of the admin API, on loopback (default: none)")
+	flags.StringVar(&o.platform, "platform", "", "take the times that machines of this `make` take: "+platforms())
+	flags.Float64Var(&o.speed, "speed", 1, "so many times as fast as these times")
 	flags.DurationVar(&o.RestartTime, "restart-time", fakebmc.DefaultRestartTime, "how long a BMC is away after a Manager.Reset")
 	flags.DurationVar(&o.Timing.On, "on-time", 2*time.Second, "how long a host in memory takes to power on")
 	flags.DurationVar(&o.Timing.Off, "off-time", time.Second, "how long it takes to be forced off")
@@ -85,9 +90,54 @@ func list(to *[]string) func(string) error {
 // PasswordVariable keeps the password off the command line, which others can read.
 const PasswordVariable = "FENCELAB_BMC_PASSWORD"
 
-// Complete reads what the flags name, but for the log, and the password. When ctx ends it
-// waits for no file any longer.
-func (o *Options) Complete(ctx context.Context) error {
+// platforms are their names.
+func platforms() string {
+	var names []string
+	for _, p := range memory.Platforms {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// useTimes has the hosts and their BMCs take the times of the platform, and all of them pass
+// faster. A time that its own flag has given stays.
+func (o *Options) useTimes(given func(flag string) bool) error {
+	if o.speed <= 0 || math.IsInf(o.speed, 0) || math.IsNaN(o.speed) {
+		return fmt.Errorf("--speed %g: it must be more than 0", o.speed)
+	}
+	var p memory.Platform
+	if o.platform != "" {
+		var err error
+		if p, err = memory.PlatformNamed(o.platform); err != nil {
+			return fmt.Errorf("--platform: %w", err)
+		}
+	}
+	timing := p.Timing()
+	for _, x := range []struct {
+		flag     string
+		into     *time.Duration
+		platform time.Duration
+	}{
+		{"on-time", &o.Timing.On, timing.On}, {"off-time", &o.Timing.Off, timing.Off}, {"shutdown-time", &o.Timing.Shutdown, 0},
+		{"restart-time", &o.RestartTime, p.Restart},
+	} {
+		if given(x.flag) {
+			continue
+		}
+		if p.Name != "" && x.platform != 0 {
+			*x.into = x.platform
+		}
+		*x.into = time.Duration(float64(*x.into) / o.speed)
+	}
+	return nil
+}
+
+// Complete reads what the flags name, but for the log, and the password; given reports which flags
+// were given. When ctx ends it waits for no file any longer.
+func (o *Options) Complete(ctx context.Context, given func(flag string) bool) error {
+	if err := o.useTimes(given); err != nil {
+		return err
+	}
 	var err error
 	if o.Password, err = PasswordOf(o.Username); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"text/tabwriter"
@@ -58,6 +59,9 @@ type Options struct {
 	// port up. Empty serves none. It needs Username and Password on loopback, too.
 	IPMI               string
 	Username, Password string
+	// AnyPassword lets in whoever names a user and a password: see redfish.Config. There is no IPMI
+	// then, which makes its keys of the password.
+	AnyPassword bool
 	// SessionTimeout ends a session that is not used: see redfish.Config.
 	SessionTimeout time.Duration
 	// MaxSessions is the limit of concurrent sessions of each service; 0 is 16.
@@ -90,7 +94,9 @@ type Options struct {
 	Ready io.Writer
 
 	presets                              []string // that the flags name
-	certificate, key, rulesFile, logFile string   // files that they name
+	platform                             string
+	speed                                float64
+	certificate, key, rulesFile, logFile string // files that they name
 }
 
 const maxFake = 10000
@@ -106,6 +112,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if o.Changes != nil && (!o.Shared || o.IPMI != "") {
 		return errors.New("running bmcs: hosts that come and go need one address for all, and have no IPMI")
+	}
+	if o.AnyPassword && o.IPMI != "" {
+		return errors.New("running bmcs: IPMI can't accept any password (--any-password): each side makes keys of it; name an account with --username")
 	}
 	if o.Mockup != nil && o.Shared {
 		return errors.New("running bmcs: a mockup is the tree of one host's service, and they share one: give each an address of its own (--shared=false)")
@@ -164,6 +173,15 @@ func (f *fleet) start() error {
 	}
 	for _, h := range hosts {
 		f.systems[h.Name] = h.System
+	}
+	names := make([]string, len(hosts))
+	for i, h := range hosts {
+		names[i] = h.Name
+	}
+	for _, r := range f.o.Rules {
+		if err := r.Concerns(names...); err != nil && f.o.Changes == nil { // or its host may come yet
+			return err
+		}
 	}
 	if err := f.add(hosts...); err != nil {
 		return err
@@ -273,7 +291,7 @@ func (f *fleet) report(err error) {
 
 func (f *fleet) serveRedfish() (urls []string, err error) {
 	cfg := redfish.Config{
-		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Destinations: f.o.Destinations, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
+		Username: f.o.Username, Password: f.o.Password, AnyPassword: f.o.AnyPassword, Media: f.o.Media, Destinations: f.o.Destinations, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
 		OldestTLS: f.o.OldestTLS, NewestTLS: f.o.NewestTLS, MaxSessions: f.o.MaxSessions,
 		SessionTimeout: f.o.SessionTimeout, Warn: f.o.Warn, Mockup: f.o.Mockup,
 	}
@@ -356,7 +374,7 @@ func (f *fleet) announce(addresses []string, admin string) error {
 		if addresses != nil {
 			ipmi = addresses[i]
 		}
-		fmt.Fprintf(t, "%s\t%s%s\t%s\n", b.Host(), f.urls[min(i, len(f.urls)-1)], b.SystemPath(), ipmi)
+		fmt.Fprintf(t, "%s\t%s%s\t%s\n", b.Host(), f.urls[min(i, len(f.urls)-1)], (&url.URL{Path: b.SystemPath()}).EscapedPath(), ipmi)
 	}
 	if admin != "" {
 		fmt.Fprintf(t, "(admin)\t%s/v1/hosts\t-\n", admin)

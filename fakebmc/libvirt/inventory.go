@@ -84,7 +84,7 @@ func (d definition) processors() []fakebmc.Processor {
 	return all
 }
 
-// units are those of an amount of memory, in KiB; libvirt itself writes KiB.
+// units maps libvirt's units of memory to KiB.
 var units = map[string]float64{"b": 1. / 1024, "bytes": 1. / 1024, "KB": 1000. / 1024, "k": 1, "KiB": 1, "MB": 1e6 / 1024, "M": 1024, "MiB": 1024, "GB": 1e9 / 1024, "G": 1 << 20, "GiB": 1 << 20}
 
 func (d definition) mebibytes() int {

@@ -283,8 +283,11 @@ func (h *Host) SetGuest(g fakebmc.Guest) error {
 
 // Bootable implements Booter.
 func (h *Host) Bootable() (targets, modes []string, err error) {
-	return []string{fakebmc.BootNone, fakebmc.BootPxe, fakebmc.BootCd, fakebmc.BootHdd, fakebmc.BootHTTP, fakebmc.BootBIOS}, []string{fakebmc.BootUEFI, fakebmc.BootLegacy}, nil
+	return []string{fakebmc.BootNone, fakebmc.BootPxe, fakebmc.BootCd, fakebmc.BootHdd, fakebmc.BootHTTP, fakebmc.BootDevice, fakebmc.BootBIOS}, []string{fakebmc.BootUEFI, fakebmc.BootLegacy}, nil
 }
+
+// BootsAnything implements AnyBooter.
+func (h *Host) BootsAnything() {}
 
 // Boot implements Booter.
 func (h *Host) Boot() (fakebmc.Boot, error) {

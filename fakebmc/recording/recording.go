@@ -49,6 +49,8 @@ type Options struct {
 	// Skip are patterns of paths that are not read, as those of path.Match; a path below one is not
 	// read either.
 	Skip []string
+	// Keep are kinds of values, of [Kinds], that are written as they are.
+	Keep []string
 	// Say is told how it goes; may be nil.
 	Say func(format string, args ...any)
 }
@@ -64,8 +66,8 @@ type Recorded struct {
 	Resources int
 	// Refused are the paths that could not be read, each with the reason.
 	Refused []string
-	// Replaced is how many names, numbers and addresses have others now.
-	Replaced int
+	// Replaced are the kinds of values that have others now.
+	Replaced []Replaced
 }
 
 // ErrInput is what is wrong with what was asked for.
@@ -98,8 +100,8 @@ type recorder struct {
 }
 
 // Record reads a service into a new directory, or goes on with one that it was interrupted in. What
-// tells whose the service is has another name in the directory, the same wherever it stands: serial
-// numbers, UUIDs, MAC and IP addresses, names of hosts and users, and certificates.
+// tells whose the service is, or lets somebody in, has another name in the directory, the same
+// wherever it stands: see [Kinds].
 func Record(ctx context.Context, dir string, o Options) (*Recorded, error) {
 	base, err := service(o.URL)
 	if err != nil {
@@ -108,6 +110,11 @@ func Record(ctx context.Context, dir string, o Options) (*Recorded, error) {
 	for _, pattern := range o.Skip {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("skip %s: %w: %w", pattern, ErrInput, err)
+		}
+	}
+	for _, kind := range o.Keep {
+		if !slices.Contains(Kinds(), kind) {
+			return nil, fmt.Errorf("keep %s: %w: the kinds are %s", kind, ErrInput, strings.Join(Kinds(), ", "))
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -135,7 +142,7 @@ func Record(ctx context.Context, dir string, o Options) (*Recorded, error) {
 	if err := r.crawl(ctx); err != nil {
 		return nil, fmt.Errorf("record %s: %w", o.URL, err)
 	}
-	recorded, err := disguise(r.dir, dir)
+	recorded, err := disguise(r.dir, dir, o.Keep)
 	if err == nil {
 		err = os.RemoveAll(r.dir)
 	}

@@ -3,6 +3,7 @@ package recording_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -132,7 +133,7 @@ func TestRecord(t *testing.T) {
 	if system == "" {
 		system = files["redfish/v1/Systems/SERIAL-1/index.json"]
 	}
-	for _, kept := range []string{`"Model": "AB 10"`, `"BiosVersion": "2.1.3.4"`, "12345678901234567890", "#ComputerSystem.v1_9_0.ComputerSystem", "host-1 at 192.0.2.1, 02:00:00:00:00:01"} {
+	for _, kept := range []string{`"Model": "AB 10"`, `"BiosVersion": "2.1.3.4"`, "12345678901234567890", "#ComputerSystem.v1_9_0.ComputerSystem", "host-2 at 192.0.2.1, 02:00:00:00:00:01"} {
 		if !strings.Contains(system, kept) {
 			t.Errorf("the system has no %s:\n%s", kept, system)
 		}
@@ -248,5 +249,68 @@ func TestRecordsItself(t *testing.T) {
 	second, err := recording.Record(t.Context(), filepath.Join(t.TempDir(), "again"), recording.Options{URL: url, Skip: recording.Volatile})
 	if err != nil || second.Resources != first.Resources || len(second.Refused) > 0 {
 		t.Errorf("of %d resources the mockup has %+v, %v", first.Resources, second, err)
+	}
+}
+
+// TestDisguise: whatever kind a secret is of and wherever it stands, it isn't in the recording,
+// unless its kind is kept; what is none is as it was.
+func TestDisguise(t *testing.T) {
+	const telling = `{"@odata.id": "/redfish/v1", "Systems": {"@odata.id": "/redfish/v1/Systems/3cecef0a0b0c"}, "Description": "ask joe@mail.acme.example or see https://wiki.acme.example/bmc?token=t0k3n&page=7",
+		"Oem": {"Acme": {"Password": "hunter2!", "AdminPasswd": "hunter3!", "Secret": "s3cr3t-1", "PrivateKey": "MIIEvQ-key", "ApiToken": "tok-12345", "LicenseKey": "LIC-12345", "SNMPCommunity": "publik",
+			"ExpressServiceCode": "23456789012", "ServiceCode": 34567890123, "Tokens": ["a1b2c3d4e5", "f6"], "Credentials": {"Value": "cr3d"}, "HttpHeaders": [{"X-Auth": "h3ader"}], "Pin": 123456,
+			"Share": "nfs://svc:sh4re@nas.acme.example/iso", "Short": "ftp://u:p@192.168.7.8/", "Header": "Authorization: Bearer abcdefgh12345678", "Gateway": "[fd12:3456::9]:443",
+			"Attributes": [{"AttributeName": "Users.2.Password", "CurrentValue": "attr-pw"}, {"Name": "ApiToken", "Value": "attr-tok"}, {"AttributeName": "BootMode", "CurrentValue": "Uefi"}]}},
+		"Nics": [{"MACAddress": "3C:EC:EF:0A:0B:0C"}, {"Id": "NIC.3CECEF0A0B0C", "Text": "3cec.ef0a.0b0c"}, {"MACAddress": "3C-EC-EF-0A-0B-0D", "Other": "3cecef0a0b0d"}, {"Unknown": "mac a0b1c2d3e4f5 is up"}], "3C:EC:EF:0A:0B:0C": {"Up": true},
+		"PasswordPolicy": "Strict", "TokenType": "None", "MaxPasswordLength": 20, "PasswordChangeRequired": true, "KeyLength": 2048, "Model": "SSD 480 GB", "FirmwareVersion": "2.1.3.4", "Schema": "https://redfish.dmtf.org/schemas/v1/x.json", "At": "2026-11-28T10:11:12Z"}`
+	secrets := map[string][]string{
+		"secret": {"hunter2", "hunter3", "s3cr3t", "MIIEvQ", "tok-12345", "t0k3n", "LIC-1", "publik", "a1b2c3d4e5", "cr3d", "h3ader", "123456,", "sh4re", ":p@", "abcdefgh", "attr-pw", "attr-tok"},
+		"serial": {"23456789012", "34567890123"}, "user": {"joe", "svc:", "u:"}, "host": {"acme.example"}, "ipv4": {"192.168.7.8"}, "ipv6": {"fd12:3456"},
+		"mac": {"3C:EC:EF", "3C-EC-EF", "3CECEF", "3cecef", "3cec.ef", "a0b1c2d3e4f5"},
+	}
+	record := func(keep ...string) (*recording.Recorded, string) {
+		s := serve(t, map[string]string{"/redfish/v1": telling, "/redfish/v1/Systems/3cecef0a0b0c": `{"@odata.id": "/redfish/v1/Systems/3cecef0a0b0c"}`})
+		dir, o := filepath.Join(t.TempDir(), "acme"), s.options()
+		o.Keep = keep
+		recorded, err := recording.Record(t.Context(), dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recorded, fmt.Sprint(all(t, dir))
+	}
+	recorded, text := record()
+	for kind, values := range secrets {
+		for _, value := range values {
+			if strings.Contains(text, value) {
+				t.Errorf("it has the %s %s:\n%s", kind, value, text)
+			}
+		}
+	}
+	for _, kept := range []string{"Strict", `"TokenType": "None"`, "20", "2048", "SSD 480 GB", "2.1.3.4", "redfish.dmtf.org", "10:11:12Z", `"Uefi"`, "page=7", "/redfish/v1/Systems/020000000001", "NIC.020000000001", "0200.0000.0001", `"02:00:00:00:00:01": {`} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("it lacks %s:\n%s", kept, text)
+		}
+	}
+	var kinds []string
+	for _, r := range recorded.Replaced {
+		kinds = append(kinds, r.Kind)
+		if r.Values == 0 || len(r.Where) == 0 {
+			t.Errorf("it lists %+v", r)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "mac ipv4 ipv6 secret serial host user" {
+		t.Errorf("it lists %s", got)
+	}
+	for kind, values := range secrets {
+		_, text := record(kind)
+		for _, value := range values {
+			if !strings.Contains(text, strings.TrimSuffix(value, ",")) {
+				t.Errorf("with --keep %s it lacks %s:\n%s", kind, value, text)
+			}
+		}
+	}
+	o := serve(t, acme()).options()
+	o.Keep = []string{"everything"}
+	if _, err := recording.Record(t.Context(), t.TempDir(), o); !errors.Is(err, recording.ErrInput) || !strings.Contains(err.Error(), "the kinds are mac, uuid") {
+		t.Errorf("an unknown kind: %v", err)
 	}
 }

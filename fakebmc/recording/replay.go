@@ -144,10 +144,12 @@ func unplayable(r *fakebmc.Request) string {
 	switch {
 	case r.Via != "" && r.Via != fakebmc.ViaRedfish:
 		return "over IPMI"
-	case r.Method == "":
+	case r.ByBMC():
 		return "by the BMC itself"
-	case strings.Contains(r.Path, "/Sessions") && r.Method != http.MethodGet:
+	case strings.HasSuffix(r.Path, "/Sessions") && r.Method == http.MethodPost, strings.Contains(r.Path, "/Sessions/") && r.Method == http.MethodDelete:
 		return "that begin or end a session"
+	case strings.Contains(r.Path, "/Sessions/"):
+		return "about a session"
 	}
 	return ""
 }
@@ -176,7 +178,7 @@ func before(r *fakebmc.Record) string {
 	case r.Answer.Status == 0:
 		return broken
 	}
-	return told(r.Answer.Status, string(r.Answer.PowerState), isPower(r.Request.Method, r.Answer.Status, r.Request.Path))
+	return told(r.Answer.Status, string(r.Answer.PowerState), isPower(r, r.Answer.Status))
 }
 
 // The answers that are none.
@@ -185,10 +187,10 @@ const (
 	broken  = "by a connection that broke"
 )
 
-// isPower reports whether the answer tells a host's power.
-func isPower(method string, status int, path string) bool {
-	dir, _, found := strings.Cut(strings.TrimPrefix(path, root+"/Systems/"), "/")
-	return method == http.MethodGet && status == http.StatusOK && strings.HasPrefix(path, root+"/Systems/") && dir != "" && !found
+// isPower reports whether an answer to a request has the host's power. The log says so: others'
+// systems have the power that a mockup has them in, wherever their paths are.
+func isPower(r *fakebmc.Record, status int) bool {
+	return r.Request.Method == http.MethodGet && status == http.StatusOK && (r.Actual != "" || r.Answer.PowerState != "")
 }
 
 func told(status int, state string, power bool) string {
@@ -280,7 +282,7 @@ func (p *replayer) ask(ctx context.Context, record *fakebmc.Record) answer {
 		return answer{text: broken, refused: errors.As(err, &dial) && dial.Op == "dial"}
 	}
 	defer response.Body.Close()
-	if !isPower(r.Method, response.StatusCode, r.Path) {
+	if !isPower(record, response.StatusCode) {
 		return answer{text: told(response.StatusCode, "", false)} // an event stream has no end
 	}
 	var system struct{ PowerState string }

@@ -105,6 +105,25 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestReplayOfWhatActsByItself: what a BMC has done on its own is left to the BMC, and a system
+// that is in the state in which it was recorded is no host's.
+func TestReplayOfWhatActsByItself(t *testing.T) {
+	log := `{"seq":1,"host":"a","request":{"client":"127.0.0.1:9","method":"GET","path":"/redfish/v1/Chassis/node-1"},"actual":"On","answer":{"status":200,"powerState":"On"}}
+{"seq":2,"host":"a","request":{"client":"127.0.0.1:9","method":"GET","path":"/redfish/v1/Systems"},"answer":{"status":200}}
+{"seq":3,"host":"a","request":{"client":"events","method":"POST","path":"/redfish/v1/EventService/Subscriptions/1"},"answer":{"status":204}}
+{"seq":4,"host":"a","request":{"client":"restore","method":"POST","path":"/redfish/v1/Systems/node-1/Actions/ComputerSystem.Reset","reset":"ForceOff"},"answer":{"status":204}}
+{"seq":5,"host":"a","request":{"client":"127.0.0.1:9","method":"GET","path":"/redfish/v1/SessionService/Sessions/7"},"answer":{"status":200}}
+`
+	b := bmctest.Start(t, bmctest.Options{})
+	got, err := recording.Replay(t.Context(), strings.NewReader(log), recording.ReplayOptions{URL: b.URL, Username: b.Username, Password: b.Password, Client: b.Client(), Patience: 10 * time.Second})
+	if err != nil || got.Requests != 2 || len(got.Differences) > 0 || got.LeftOut() != " (left out: 1 about a session, 2 by the BMC itself)" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if b.Power() != "On" {
+		t.Error("it has played a reset of the BMC's own")
+	}
+}
+
 func TestNoReplay(t *testing.T) {
 	request := `{"seq":1,"host":"a","request":{"method":"GET","path":"/redfish/v1"},"answer":{"status":200}}` + "\n"
 	for _, test := range []struct {

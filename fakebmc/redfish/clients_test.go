@@ -67,12 +67,14 @@ func TestSushyMockups(t *testing.T) {
 	systemtest.RequireClient(t, systemPython, "-c", "import sushy")
 	for _, m := range mockups {
 		t.Run(m.name, func(t *testing.T) {
-			r := mockupRig(t, m.name, account)
-			out, err := exec.CommandContext(t.Context(), systemPython, "-W", "ignore", "testdata/sushy_mockup.py", r.url, "admin", "s3cret").CombinedOutput()
+			cfg := account
+			cfg.Media = []string{"http://127.0.0.1:1/"}
+			r := mockupRig(t, m.name, cfg)
+			out, err := exec.CommandContext(t.Context(), systemPython, "-W", "ignore", "testdata/sushy_mockup.py", r.url, "admin", "s3cret", "http://127.0.0.1:1/boot.iso").CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			for _, want := range []string{v1 + m.system + " ", "ForceOff Off\nOn On\nForceRestart On\nprocessors 16\n"} {
+			for _, want := range []string{v1 + m.system + " ", "ForceOff Off\nOn On\nForceRestart On\nprocessors 16\nboots from Pxe Once\n"} {
 				if n := strings.Count(string(out), want); n != 2 {
 					t.Errorf("with a session and without, %q stands there %d times:\n%s", want, n, out)
 				}
@@ -122,5 +124,30 @@ func TestFenceRedfish(t *testing.T) {
 	}
 	if p, _ := r.hosts[0].PowerState(); p != fakebmc.On {
 		t.Errorf("the host is %s", p)
+	}
+}
+
+// TestFenceRedfishMockups: the fence agent finds its way in every mockup, given the path of the
+// system.
+func TestFenceRedfishMockups(t *testing.T) {
+	systemtest.RequireClient(t, "fence_redfish", "--action", "metadata")
+	for _, m := range mockups {
+		t.Run(m.name, func(t *testing.T) {
+			r := mockupRig(t, m.name, secured(t))
+			u, err := url.Parse(r.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, step := range []struct {
+				action, want string
+				state        fakebmc.PowerState
+			}{{"off", "Success: Powered OFF", "Off"}, {"on", "Success: Powered ON", "On"}} {
+				out, err := exec.CommandContext(t.Context(), "fence_redfish", "--ip", u.Hostname(), "--ipport", u.Port(), "--ssl-insecure",
+					"--username", "admin", "--password", "s3cret", "--systems-uri", v1+m.system, "--action", step.action).CombinedOutput()
+				if state := r.state(); err != nil || !strings.Contains(string(out), step.want) || state != step.state {
+					t.Errorf("%s: %v, and the host is %s\n%s", step.action, err, state, out)
+				}
+			}
+		})
 	}
 }

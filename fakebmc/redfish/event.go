@@ -18,6 +18,9 @@ var powerMessages = map[fakebmc.PowerState]string{
 	fakebmc.PoweringOff: "ResourcePoweringOff", fakebmc.Paused: "ResourcePaused",
 }
 
+// powerEventType is the type of events that edges have where events have types.
+const powerEventType = "StatusChange"
+
 // maxUnsent is how many events a slow reader of a stream may be behind.
 const maxUnsent = 256
 
@@ -104,13 +107,13 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 func (e powerEvent) resource(n int) object {
 	id := strconv.Itoa(n)
 	key := powerMessages[e.state]
-	m := messages[key]
+	m, origin := messages[key], escaped(e.bmc.SystemPath())
 	return object{
 		"@odata.type": eventType, "Id": id, "Name": "Power event",
 		"Events": []object{{
-			"EventId": id, "MemberId": "0", "EventType": "Other", "MessageId": eventRegistry + key,
-			"Message": fill(m.text, e.bmc.SystemPath()), "MessageArgs": []string{e.bmc.SystemPath()},
-			"MessageSeverity": m.severity, "OriginOfCondition": link(e.bmc.SystemPath()),
+			"EventId": id, "MemberId": "0", "EventType": powerEventType, "MessageId": eventRegistry + key,
+			"Message": fill(m.text, origin), "MessageArgs": []string{origin},
+			"MessageSeverity": m.severity, "OriginOfCondition": link(origin),
 		}},
 	}
 }

@@ -25,6 +25,7 @@ type exchange struct {
 	said    any    // the same, decoded when a rule first asks for it
 	auth    string // how the client authenticated: see fakebmc.Traits
 	expire  func() // ends the client's session
+	query   query
 
 	sends  *content // of the answer that run gave
 	answer chan reply
@@ -67,7 +68,8 @@ func (x *exchange) login() bool { return x.e.login && x.r.Method == http.MethodP
 
 // Traits implements fakebmc.Wire.
 func (x *exchange) Traits() fakebmc.Traits {
-	return fakebmc.Traits{Own: x.run != nil, Login: x.login(), Auth: x.auth, Header: x.r.Header.Get, Body: x.says}
+	changes := x.r.Method == http.MethodPost || x.r.Method == http.MethodPatch
+	return fakebmc.Traits{Own: x.run != nil, Login: x.login(), Media: x.e.media && changes && !x.refused, Auth: x.auth, Header: x.r.Header.Get, Body: x.says}
 }
 
 // says is the value of a property of the request's body.
@@ -225,6 +227,9 @@ func (x *exchange) content(a reply) *content {
 		return c
 	}
 	c.body = x.e.dress(c.body)
+	if at := c.header.Get("Location"); at != "" && x.e.outside != nil {
+		c.header.Set("Location", x.e.outside(at))
+	}
 	return c
 }
 
@@ -234,13 +239,13 @@ func (x *exchange) own(a reply) *content {
 	switch {
 	case a.Refusal != nil || a.Status >= 400:
 		return nil
+	case a.Task != nil:
+		return accepted(*a.Task).content
 	case x.run != nil:
 		if x.sends != nil && x.e.settings != nil {
 			x.sends.settings = x.e.settings()
 		}
 		return x.sends
-	case a.Task != nil:
-		return accepted(*a.Task).content
 	case x.e.power != nil && a.Status == http.StatusOK:
 		c := &content{body: x.e.power(x.e.bmc, a.PowerState), header: x.e.header.Clone()}
 		if x.e.settings != nil {

@@ -8,8 +8,11 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
-// eventRegistry is that of the messages in power events.
-const eventRegistry = "ResourceEvent.1.4."
+// eventRegistry is that of the messages in power events, and eventPrefix its name.
+const (
+	eventPrefix   = "ResourceEvent"
+	eventRegistry = eventPrefix + ".1.4."
+)
 
 // The messages that only the service sends; fakebmc has those of a BMC.
 const (
@@ -35,6 +38,9 @@ const (
 	msgResourceInUse        = fakebmc.Registry + "ResourceInUse"
 	msgUnavailable          = fakebmc.Registry + "ServiceTemporarilyUnavailable"
 	msgQueryNotSupported    = fakebmc.Registry + "QueryNotSupported"
+	msgQueryNotOnResource   = fakebmc.Registry + "QueryNotSupportedOnResource"
+	msgQueryFormat          = fakebmc.Registry + "QueryParameterValueFormatError"
+	msgQueryRange           = fakebmc.Registry + "QueryParameterOutOfRange"
 )
 
 // message is an entry of the registry; %1 and so on stand for arguments.
@@ -69,6 +75,10 @@ var messages = map[string]message{
 	"PropertyValueOutOfRange":        {"The value '%1' for the property %2 is not in the supported range of acceptable values.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
 	"PropertyValueNotInList":         {"The value '%1' for the property %2 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
 	"AccessDenied":                   {"While attempting to establish a connection to '%1', the service denied access.", "Critical", "Attempt to ensure that the URI is correct and that the service has the appropriate credentials."},
+	"QueryNotSupported":              {"Querying is not supported by the implementation.", "Warning", "Remove the query parameters and resubmit the request if the operation failed."},
+	"QueryNotSupportedOnResource":    {"Querying is not supported on the requested resource.", "Warning", "Remove the query parameters and resubmit the request if the operation failed."},
+	"QueryParameterValueFormatError": {"The value '%1' for the parameter %2 is not a format that the parameter can accept.", "Warning", "Correct the value for the query parameter in the request and resubmit the request if the operation failed."},
+	"QueryParameterOutOfRange":       {"The value '%1' for the query parameter %2 is out of range %3.", "Warning", "Reduce the value for the query parameter to a value that is within range, such as a start or count value that is within bounds of the number of resources in a collection or a page that is within the range of valid pages."},
 	"ResourcePoweredOn":              {"The resource '%1' has powered on.", "OK", "None."},
 	"ResourcePoweringOn":             {"The resource '%1' is powering on.", "OK", "None."},
 	"ResourcePoweredOff":             {"The resource '%1' has powered off.", "OK", "None."},

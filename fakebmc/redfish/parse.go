@@ -26,7 +26,19 @@ func parse(body []byte, into any) (response, bool) {
 }
 
 // parseProperties does so too, and says which property is wrong.
-func parseProperties(body []byte, into any) (response, bool) {
+func parseProperties(body []byte, into any) (response, bool) { return parseNullable(body, into) }
+
+// given is the text of a property in a body, and whether it is there.
+func given(body []byte, property string) (text string, there bool) {
+	var all map[string]any
+	_ = json.Unmarshal(body, &all) // what is no object has been refused
+	value, there := all[property]
+	text, _ = value.(string)
+	return text, there
+}
+
+// parseNullable does so too, where some properties may be null.
+func parseNullable(body []byte, into any, nullable ...string) (response, bool) {
 	bad := func(id string, cause error, args ...string) (response, bool) {
 		return refusal(http.StatusBadRequest, id, cause, args...), false
 	}
@@ -55,6 +67,7 @@ func parseProperties(body []byte, into any) (response, bool) {
 		}
 		return bad(id, err, path)
 	}
+	maps.DeleteFunc(given, func(name string, v any) bool { return v == nil && slices.Contains(nullable, name) })
 	if path := null(given); path != "" {
 		return bad(msgPropertyType, errors.New("it is null"), "null", path)
 	}
@@ -103,22 +116,27 @@ func quotable(body []byte) string {
 // tokens, and the headers that a subscription sends.
 var secret = regexp.MustCompile(`(?i)password|token|authorization|httpheaders|privatekey`)
 
-// hide replaces the secrets in a value of JSON.
-func hide(value any) {
+// hide replaces the secrets in a value of JSON by what has its shape, so that the request can be
+// played again.
+func hide(value any) { hidden(value, false) }
+
+func hidden(value any, all bool) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, inner := range v { // order does not matter: each is looked at by itself
-			if secret.MatchString(name) {
-				v[name] = "hidden"
-			} else {
-				hide(inner)
-			}
+			v[name] = hidden(inner, all || secret.MatchString(name))
 		}
 	case []any:
-		for _, inner := range v {
-			hide(inner)
+		for i, inner := range v {
+			v[i] = hidden(inner, all)
+		}
+	case nil:
+	default:
+		if all {
+			return "hidden"
 		}
 	}
+	return value
 }
 
 // parseReset returns the reset type asked for, or an empty one and the refusal.

@@ -18,7 +18,8 @@ import (
 const (
 	// maxSubscriptions is how many a service has at a time.
 	maxSubscriptions = 16
-	// An event that can't be delivered is tried again so often, and so long later; then it is lost.
+	// An event that can't be delivered is tried so often, and again so long later, before the
+	// subscription ends.
 	deliveryAttempts = 3
 	deliveryInterval = time.Second
 	// deliveryTimeout bounds one attempt.
@@ -27,7 +28,7 @@ const (
 
 // subscriptions are the destinations to which a service pushes the power events of its hosts
 // (DSP0266, event destinations). They outlive a restart of a BMC, which loses what happens
-// meanwhile.
+// meanwhile, unless it forgets.
 type subscriptions struct {
 	allowed []*url.URL // where destinations may be; there are no subscriptions without
 	run     func(func())
@@ -51,8 +52,83 @@ type subscription struct {
 // subscribing is what a client says of its destination.
 type subscribing struct {
 	Destination, Context, Protocol, EventFormatType, SubscriptionType, DeliveryRetryPolicy, Name *string
-	EventTypes, RegistryPrefixes, ResourceTypes                                                  []string
-	HttpHeaders                                                                                  any // one object, or a list of them
+	// A list that has something in it selects events.
+	EventTypes, RegistryPrefixes, ResourceTypes, MessageIds []string
+	OriginResources                                         []struct {
+		ID string `json:"@odata.id"`
+	}
+	SubordinateResources, VerifyCertificate *bool
+	HttpHeaders                             any // one object, or a list of them
+}
+
+// eventTypes has the types of Redfish's schema (DSP0268, Event).
+var eventTypes = []string{"StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemoved", "Alert", "MetricReport", "Other"}
+
+// What becomes of a subscription when an event of it can't be delivered.
+const (
+	retryTerminates = "TerminateAfterRetries"
+	retryForever    = "RetryForever"
+)
+
+// schemaOf is the schema of a type.
+func schemaOf(typ string) string { return typ[1:strings.IndexByte(typ, '.')] }
+
+// messageKey is a message's registry and key, without the registry's version.
+func messageKey(id string) string {
+	prefix, rest, _ := strings.Cut(id, ".")
+	return prefix + "." + rest[strings.LastIndexByte(rest, '.')+1:]
+}
+
+// unserved is the first property by which a client selects events that the service never sends,
+// with its value.
+func (in *subscribing) unserved() (value, property string, found bool) {
+	schemas, prefixes, keys := []string{}, []string{}, []string{}
+	for _, typ := range types {
+		schemas = append(schemas, schemaOf(typ))
+	}
+	for _, r := range registries {
+		prefixes = append(prefixes, r.id)
+	}
+	for _, key := range powerMessages { // order does not matter: a set
+		keys = append(keys, messageKey(eventRegistry+key))
+	}
+	for _, list := range []struct {
+		property     string
+		given, known []string
+		key          func(string) string
+	}{
+		{"EventTypes", in.EventTypes, eventTypes, strings.Clone}, {"RegistryPrefixes", in.RegistryPrefixes, prefixes, strings.Clone},
+		{"ResourceTypes", in.ResourceTypes, schemas, strings.Clone}, {"MessageIds", in.MessageIds, keys, messageKey},
+	} {
+		for _, value := range list.given {
+			if !slices.Contains(list.known, list.key(value)) {
+				return value, list.property, true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// selects reports whether an event is among those that the client wants.
+func (in *subscribing) selects(e powerEvent) bool {
+	has := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	message := messageKey(eventRegistry + powerMessages[e.state])
+	origin := len(in.OriginResources) == 0
+	for _, o := range in.OriginResources {
+		at := place(o.ID)
+		below := in.SubordinateResources != nil && *in.SubordinateResources && strings.HasPrefix(e.bmc.SystemPath(), at+"/")
+		origin = origin || at == e.bmc.SystemPath() || below
+	}
+	return origin && has(in.EventTypes, powerEventType) && has(in.RegistryPrefixes, eventPrefix) && has(in.ResourceTypes, schemaOf(systemType)) &&
+		(len(in.MessageIds) == 0 || slices.ContainsFunc(in.MessageIds, func(id string) bool { return messageKey(id) == message }))
+}
+
+// subscriptionsEndpoint is where clients subscribe.
+func (s *service) subscriptionsEndpoint(e *endpoint) {
+	e.get = shows(func() object {
+		return collection(subscriptionsPath, "EventDestinationCollection", "Event Subscriptions", s.subscriptions.ids()...)
+	})
+	e.post = func(_ fakebmc.Effects, body []byte) response { return s.subscribe(body) }
 }
 
 func text(s *string, otherwise string) string {
@@ -64,18 +140,28 @@ func text(s *string, otherwise string) string {
 
 func (s *service) subscribe(body []byte) response {
 	var in subscribing
-	if a, ok := parse(body, &in); !ok {
+	if a, ok := parseProperties(body, &in); !ok {
 		return a
 	}
-	switch {
+	if value, property, found := in.unserved(); found {
+		return notInList(value, property)
+	}
+	for _, origin := range in.OriginResources {
+		if e := s.resolver()(place(origin.ID)); len(e.allow()) == 0 {
+			return refusal(http.StatusBadRequest, fakebmc.MsgMissingAtURI, nil, origin.ID)
+		}
+	}
+	switch policy := text(in.DeliveryRetryPolicy, retryTerminates); {
+	case policy != retryTerminates && policy != retryForever:
+		return notInList(policy, "DeliveryRetryPolicy")
 	case in.Destination == nil:
 		return refusal(http.StatusBadRequest, msgPropertyMissing, nil, "Destination")
 	case text(in.Protocol, "Redfish") != "Redfish":
-		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, *in.Protocol, "Protocol")
+		return notInList(*in.Protocol, "Protocol")
 	case text(in.EventFormatType, "Event") != "Event":
-		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, *in.EventFormatType, "EventFormatType")
+		return notInList(*in.EventFormatType, "EventFormatType")
 	case text(in.SubscriptionType, "RedfishEvent") != "RedfishEvent":
-		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, *in.SubscriptionType, "SubscriptionType")
+		return notInList(*in.SubscriptionType, "SubscriptionType")
 	case !slices.ContainsFunc(s.subscriptions.allowed, func(base *url.URL) bool { return lies(strings.TrimSuffix(*in.Destination, "/"), base) }):
 		return refusal(http.StatusForbidden, msgAccessDenied, nil, *in.Destination)
 	}
@@ -95,7 +181,7 @@ func (s *service) subscribe(body []byte) response {
 	all.all = append(all.all, sub)
 	changed, stop := s.watch(sub.hear) // before the answer, lest the next edge is missed
 	all.run(func() { s.push(sub, changed, stop) })
-	all.run(sub.deliver)
+	all.run(func() { sub.deliver(all) })
 	return response{fakebmc.Answer{Status: http.StatusCreated}, &content{body: sub.resource(), header: http.Header{"Location": {subscriptionsPath + "/" + sub.id}}}}
 }
 
@@ -160,7 +246,21 @@ func (s *subscription) resource() object {
 	r["Destination"] = *s.asked.Destination
 	r["Context"] = text(s.asked.Context, "")
 	r["Protocol"], r["EventFormatType"], r["SubscriptionType"] = "Redfish", "Event", "RedfishEvent"
-	r["DeliveryRetryPolicy"] = "TerminateAfterRetries"
+	r["DeliveryRetryPolicy"] = text(s.asked.DeliveryRetryPolicy, retryTerminates)
+	r["VerifyCertificate"] = s.verifies()
+	r["SubordinateResources"] = s.asked.SubordinateResources != nil && *s.asked.SubordinateResources
+	for property, list := range map[string][]string{
+		"EventTypes": s.asked.EventTypes, "RegistryPrefixes": s.asked.RegistryPrefixes, "ResourceTypes": s.asked.ResourceTypes, "MessageIds": s.asked.MessageIds,
+	} {
+		if r[property] = list; list == nil {
+			r[property] = []string{}
+		}
+	}
+	origins := []object{}
+	for _, o := range s.asked.OriginResources {
+		origins = append(origins, link(o.ID))
+	}
+	r["OriginResources"] = origins
 	r["HttpHeaders"] = []object{}
 	r["Status"] = healthy()
 	return r
@@ -181,8 +281,28 @@ func (s *service) subscription(id string, e *endpoint) {
 	}
 }
 
-// hear takes an edge. What the destination is too slow for is lost.
+// verifies reports whether the destination has to prove who it is, which isn't asked of it unless
+// the client says so (DSP0268, VerifyCertificate).
+func (s *subscription) verifies() bool {
+	return s.asked.VerifyCertificate != nil && *s.asked.VerifyCertificate
+}
+
+// forget ends all.
+func (all *subscriptions) forget() {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, s := range all.all {
+		s.cancel()
+	}
+	all.all = nil
+}
+
+// hear takes an edge, if it is one that the client wants. What the destination is too slow for is
+// lost.
 func (s *subscription) hear(e powerEvent) {
+	if !s.asked.selects(e) {
+		return
+	}
 	select {
 	case s.events <- e:
 	default:
@@ -234,19 +354,19 @@ func (t told) Execute(fakebmc.Effects) (fakebmc.Answer, bool) {
 // Reply implements fakebmc.Wire.
 func (told) Reply(fakebmc.Answer, fakebmc.Effects) {}
 
-// deliver sends events one after the other, until the subscription is over. Certificates aren't
-// verified, which is what an EventDestination does unless it is told otherwise (DSP0268,
-// VerifyCertificate).
-func (s *subscription) deliver() {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+// deliver sends events one after the other, until the subscription is over. One that isn't taken is
+// sent again for ever, or ends the subscription, as its policy says.
+func (s *subscription) deliver(all *subscriptions) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: !s.verifies()}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: deliveryTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for {
 		select {
 		case data := <-s.outbox:
-			for range deliveryAttempts {
-				if s.send(client, data) {
-					break
+			for attempt := 1; !s.send(client, data); attempt++ {
+				if attempt == deliveryAttempts && text(s.asked.DeliveryRetryPolicy, retryTerminates) == retryTerminates {
+					all.end(s)
+					return
 				}
 				select {
 				case <-s.ctx.Done():

@@ -53,7 +53,7 @@ func TestPush(t *testing.T) {
 	if service := r.do("GET", "/redfish/v1/EventService", "").json(t); inSystem(service, "Subscriptions", "@odata.id") != subscriptionsURL {
 		t.Errorf("the service leads to %v", service)
 	}
-	created := r.do("POST", subscriptionsURL, fmt.Sprintf(`{"Destination": %q, "Context": "mine", "Protocol": "Redfish", "EventTypes": ["Alert"], "HttpHeaders": [{"X-Secret": "token"}]}`, to+"node-1"))
+	created := r.do("POST", subscriptionsURL, fmt.Sprintf(`{"Destination": %q, "Context": "mine", "Protocol": "Redfish", "EventTypes": ["StatusChange", "Alert"], "HttpHeaders": [{"X-Secret": "token"}]}`, to+"node-1"))
 	at := created.header.Get("Location")
 	if created.status != http.StatusCreated || at != subscriptionsURL+"/1" || strings.Contains(string(created.body), "token") {
 		t.Fatalf("it answers %d, %s: %s", created.status, at, created.body)
@@ -119,6 +119,17 @@ func TestPushRefused(t *testing.T) {
 			t.Errorf("%s answers %d, want %d: %s", body, got.status, want, got.body)
 		}
 	}
+	for body, want := range map[string]string{ // beside the destination
+		`"EventTypes": ["Nonsense"]`: "PropertyValueNotInList", `"EventTypes": ["StatusChange", "nonsense"]`: "PropertyValueNotInList",
+		`"RegistryPrefixes": ["Acme"]`: "PropertyValueNotInList", `"ResourceTypes": ["Toaster"]`: "PropertyValueNotInList",
+		`"MessageIds": ["Base.1.0.Success"]`: "PropertyValueNotInList", `"DeliveryRetryPolicy": "SuspendRetries"`: "PropertyValueNotInList",
+		`"DeliveryRetryPolicy": "Sometimes"`: "PropertyValueNotInList", `"OriginResources": [{"@odata.id": "/redfish/v1/Systems/nobody"}]`: "ResourceMissingAtURI",
+		`"VerifyCertificate": "yes"`: "PropertyValueTypeError", `"Oem": {}`: "PropertyUnknown", `"ExcludeMessageIds": []`: "PropertyUnknown",
+	} {
+		if got := r.do("POST", subscriptionsURL, fmt.Sprintf(`{"Destination": %q, %s}`, to, body)); got.status != http.StatusBadRequest || got.message() != want {
+			t.Errorf("%s answers %d %s, want %s", body, got.status, got.message(), want)
+		}
+	}
 	for i := range 17 {
 		want := http.StatusCreated
 		if i == 16 {
@@ -134,4 +145,78 @@ func TestPushRefused(t *testing.T) {
 	if _, err := redfish.NewServer(redfish.Config{Destinations: []string{"127.0.0.1:80"}}); err == nil {
 		t.Error("a destination that is no URL is taken")
 	}
+}
+
+// TestPushSelects: a destination hears what it has selected, and that only.
+func TestPushSelects(t *testing.T) {
+	for selection, want := range map[string]string{
+		"": "PoweringOff PoweredOff PoweringOn PoweredOn", `"EventTypes": ["StatusChange"]`: "PoweringOff PoweredOff PoweringOn PoweredOn",
+		`"EventTypes": ["Alert"]`: "", `"RegistryPrefixes": ["ResourceEvent"], "ResourceTypes": ["ComputerSystem", "Chassis"]`: "PoweringOff PoweredOff PoweringOn PoweredOn",
+		`"RegistryPrefixes": ["Base"]`: "", `"ResourceTypes": ["Chassis"]`: "",
+		`"MessageIds": ["ResourceEvent.1.0.ResourcePoweredOff", "ResourceEvent.ResourcePoweredOn"]`: "PoweredOff PoweredOn",
+		`"OriginResources": [{"@odata.id": "/redfish/v1/Systems/node-1"}]`:                          "PoweringOff PoweredOff PoweringOn PoweredOn",
+		`"OriginResources": [{"@odata.id": "/redfish/v1/Chassis/node-1"}]`:                          "",
+		`"OriginResources": [{"@odata.id": "/redfish/v1/Systems"}]`:                                 "",
+		`"OriginResources": [{"@odata.id": "/redfish/v1/Systems"}], "SubordinateResources": true`:   "PoweringOff PoweredOff PoweringOn PoweredOn",
+	} {
+		to, got, _ := listener(t)
+		r := newRig(t, redfish.Config{Destinations: []string{to}}, "node-1")
+		subscribe := func(context, selection string) reply {
+			body := fmt.Sprintf(`{"Destination": %q, "Context": %q`, to, context)
+			if selection != "" {
+				body += ", " + selection
+			}
+			return r.do("POST", subscriptionsURL, body+"}")
+		}
+		if created := subscribe("mine", selection); created.status != http.StatusCreated {
+			t.Fatalf("%s answers %d %s", selection, created.status, created.body)
+		}
+		subscribe("all", "")
+		r.do("POST", resetURL, resetBody("ForceOff"))
+		r.until("Off")
+		r.do("POST", resetURL, resetBody("On"))
+		heard := map[string][]string{}
+		for len(heard["all"]) < 4 || len(heard["mine"]) < len(strings.Fields(want)) {
+			event := next(t, "event", got)
+			context := event["Context"].(string)
+			heard[context] = append(heard[context], strings.TrimPrefix(messageOf(event), "ResourceEvent.1.4.Resource"))
+		}
+		if mine := strings.Join(heard["mine"], " "); mine != want {
+			t.Errorf("%s: it hears %q, want %q", selection, mine, want)
+		}
+	}
+}
+
+// TestPushRetries: what isn't taken ends the subscription or is sent again for ever, as its policy
+// says; and a BMC that forgets forgets the subscriptions.
+func TestPushRetries(t *testing.T) {
+	to, got, refuses := listener(t)
+	r := newRig(t, redfish.Config{Destinations: []string{to}}, "node-1")
+	refuses.Store(4)
+	subscribe := func(policy string) string {
+		created := r.do("POST", subscriptionsURL, fmt.Sprintf(`{"Destination": %q, "DeliveryRetryPolicy": %q}`, to, policy))
+		if shown := created.json(t)["DeliveryRetryPolicy"]; shown != policy {
+			t.Errorf("it reads back %v", shown)
+		}
+		return created.header.Get("Location")
+	}
+	terminates := subscribe("TerminateAfterRetries")
+	r.do("POST", resetURL, resetBody("ForceOff"))
+	eventually(t, said("the subscription is there still"), func() bool {
+		r.forget()
+		return r.do("GET", terminates, "").status == http.StatusNotFound
+	})
+	refuses.Store(4)
+	forever := subscribe("RetryForever")
+	r.do("POST", resetURL, resetBody("On"))
+	next(t, "an event after four refusals", got)
+	if there := r.do("GET", forever, ""); there.status != http.StatusOK {
+		t.Errorf("it answers %d", there.status)
+	}
+	r.rule(`{"effect": {"restart": {"downtime": "1ms", "forget": true}}}`)
+	eventually(t, said("a subscription outlives what forgets"), func() bool {
+		r.forget()
+		answer, err := r.try(t.Context(), "GET", forever, "")
+		return err == nil && answer.status == http.StatusNotFound
+	})
 }

@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -51,6 +52,14 @@ const (
 	odataPath          = rootPath + "/odata"
 )
 
+// types are all of them but those of collections.
+var types = []string{
+	rootType, systemType, managerType, chassisType, mediaType, sessionServiceType, sessionType, taskServiceType,
+	taskType, accountServiceType, accountType, roleType, eventServiceType, registryFileType, eventType,
+	processorType, memoryType, interfaceType, storageType, driveType, biosType, secureBootType,
+	logServiceType, logEntryType,
+}
+
 const administrator = "Administrator"
 
 func link(path string) object { return object{"@odata.id": path} }
@@ -90,6 +99,10 @@ func root(uuid string) object {
 		r[s.property] = link(s.path)
 	}
 	r["Links"] = object{"Sessions": link(sessionsPath)}
+	r["ProtocolFeaturesSupported"] = object{
+		"FilterQuery": true, "SelectQuery": false, "ExcerptQuery": false, "OnlyMemberQuery": false,
+		"ExpandQuery": object{"ExpandAll": true, "Links": true, "NoLinks": true, "Levels": true, "MaxLevels": maxLevels},
+	}
 	return r
 }
 
@@ -113,6 +126,7 @@ func system(b *fakebmc.BMC, p fakebmc.PowerState) object {
 		r[key] = value
 	}
 	inventoried(b, r)
+	r["LogServices"] = reference{b.SystemPath() + logsPath}
 	r["PowerRestorePolicy@Redfish.AllowableValues"] = fakebmc.RestorePolicies()
 	r["Links"] = object{
 		"ManagedBy": links(fakebmc.ManagersPath, b.ID()),
@@ -175,9 +189,9 @@ func chassisResets(b *fakebmc.BMC) []fakebmc.ResetType {
 	return among(fakebmc.ChassisResets, b.Resets())
 }
 
-// among are those of some resets that are among others.
-func among(some, others []fakebmc.ResetType) []fakebmc.ResetType {
-	return slices.DeleteFunc(slices.Clone(some), func(t fakebmc.ResetType) bool { return !slices.Contains(others, t) })
+// among returns those of some that are among others.
+func among[T comparable](some, others []T) []T {
+	return slices.DeleteFunc(slices.Clone(some), func(t T) bool { return !slices.Contains(others, t) })
 }
 
 func sessionService(timeout time.Duration) object {
@@ -208,7 +222,7 @@ func taskService() object {
 }
 
 func task(t fakebmc.Task) object {
-	r := resource(tasksPath+"/"+t.ID, taskType, t.ID, string(t.Reset)+" of a system")
+	r := resource(tasksPath+"/"+t.ID, taskType, t.ID, strings.TrimPrefix(string(t.Reset)+" of a "+cmp.Or(t.Of, "system"), " of a "))
 	r["TaskMonitor"] = monitorsPath + "/" + t.ID
 	r["TaskState"], r["PercentComplete"] = "Running", 0
 	if t.Finished {
@@ -216,6 +230,10 @@ func task(t fakebmc.Task) object {
 	}
 	r["TaskStatus"] = "OK"
 	r["Messages"] = []object{}
+	if t.Failure != nil {
+		r["TaskState"], r["TaskStatus"] = "Exception", "Critical"
+		r["Messages"] = inside(errorBody(*t.Failure), "error", "@Message.ExtendedInfo")
+	}
 	return r
 }
 
@@ -270,6 +288,7 @@ func eventService(pushes bool) object {
 	if pushes {
 		r["Subscriptions"] = link(subscriptionsPath)
 		r["DeliveryRetryAttempts"], r["DeliveryRetryIntervalSeconds"] = deliveryAttempts, seconds(deliveryInterval)
+		r["EventTypesForSubscription"], r["RegistryPrefixes"], r["ResourceTypes"] = []string{powerEventType}, []string{eventPrefix}, []string{"ComputerSystem"}
 	}
 	return r
 }
@@ -310,18 +329,14 @@ func metadata() []byte {
 		}
 		x.WriteString("  </edmx:Reference>\n")
 	}
-	for _, typ := range []string{
-		rootType, systemType, managerType, chassisType, mediaType, sessionServiceType, sessionType, taskServiceType,
-		taskType, accountServiceType, accountType, roleType, eventServiceType, registryFileType, eventType,
-		processorType, memoryType, interfaceType, storageType, driveType, biosType, secureBootType,
-	} {
+	for _, typ := range types {
 		namespace := strings.TrimPrefix(typ[:strings.LastIndexByte(typ, '.')], "#")
 		schema, _, _ := strings.Cut(namespace, ".")
 		reference(schema, schema, namespace)
 	}
 	for _, c := range []string{
 		"ComputerSystem", "Manager", "Chassis", "VirtualMedia", "Session", "Task", "ManagerAccount", "Role", "MessageRegistryFile",
-		"Processor", "Memory", "EthernetInterface", "Storage",
+		"Processor", "Memory", "EthernetInterface", "Storage", "LogService", "LogEntry",
 	} {
 		reference(c+"Collection", c+"Collection")
 	}

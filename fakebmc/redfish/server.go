@@ -23,6 +23,9 @@ type Config struct {
 	// Username and Password are the account for Basic and session authentication.
 	// There is none by default, and none is needed on loopback.
 	Username, Password string
+	// AnyPassword lets in whoever names any user and any password, and refuses who names none. It
+	// takes the place of the account, and is for loopback addresses.
+	AnyPassword bool
 	// Certificate, given or from SelfSigned, makes it HTTPS.
 	Certificate *tls.Certificate
 	// OldestTLS and NewestTLS are the versions of TLS that it speaks, such as tls.VersionTLS10; 0
@@ -76,6 +79,9 @@ type Server struct {
 func NewServer(cfg Config) (*Server, error) {
 	if (cfg.Username == "") != (cfg.Password == "") {
 		return nil, errors.New("serving bmcs: user name and password go together; set both or none")
+	}
+	if cfg.AnyPassword && cfg.Username != "" {
+		return nil, errors.New("serving bmcs: where any password is accepted there is no account; leave one of them out")
 	}
 	if strings.Contains(cfg.Username, ":") {
 		return nil, fmt.Errorf("serving bmcs: user name %q has a colon, which ends a name in HTTP's Basic authentication; leave it out", cfg.Username)
@@ -182,7 +188,7 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 
 func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	svc := &service{
-		group: g, account: account{s.cfg.Username, s.cfg.Password},
+		group: g, account: account{s.cfg.Username, s.cfg.Password, s.cfg.AnyPassword},
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
 		guesses:  front.NewThrottle(s.cfg.Clock.Now),
 		hold:     s.cfg.HoldLimit, closing: s.closing, common: only, allowed: s.media,
@@ -197,6 +203,7 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	}
 	svc.uuid = uuid("service of " + name)
 	svc.sessions.lost = svc.common.Lost
+	svc.common.Hook(fakebmc.Hooks{Forget: func(bool) { svc.subscriptions.forget() }}) // for as long as the BMC
 	return svc
 }
 

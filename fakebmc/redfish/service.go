@@ -41,12 +41,14 @@ type endpoint struct {
 	moved  string // to this path
 	get    func() response
 	post   func(fakebmc.Effects, []byte) response
-	patch  func([]byte) response
+	patch  func(fakebmc.Effects, []byte) response
 	delete func() response
 	// reset is the action that resets the host, such as ComputerSystem.Reset, and manager a
 	// Manager.Reset.
 	reset   string
 	manager bool
+	// media says that a POST or PATCH puts an image into a drive or takes it out.
+	media bool
 	// power is what has the host's power state in it, which the BMC has to tell.
 	power func(*fakebmc.BMC, fakebmc.PowerState) object
 	// header is what a mockup has beside that.
@@ -59,6 +61,8 @@ type endpoint struct {
 	resets []fakebmc.ResetType
 	// dress makes of a resource what a mockup has in its place; nil leaves it.
 	dress func(object) object
+	// outside is where a mockup has what is at a path; nil leaves it there.
+	outside func(path string) string
 }
 
 // pushes reports whether a client may subscribe to events.
@@ -82,7 +86,7 @@ func (s *service) resolve(path string) endpoint {
 		e.public, e.get = true, func() response { return served(&content{xml: metadata()}) }
 	case sessionServicePath:
 		e.get = shows(func() object { return sessionService(s.sessions.lifetime()) })
-		e.patch = s.patchSessionService
+		e.patch = plain(s.patchSessionService)
 		e.settings = func() string { return hash(object{"SessionTimeout": s.sessions.lifetime()}) }
 	case sessionsPath, sessionsPath + "/Members":
 		e.get = shows(func() object {
@@ -105,7 +109,7 @@ func (s *service) resolve(path string) endpoint {
 	case accountsPath:
 		e.get = shows(func() object {
 			var ids []string
-			if !s.account.open() {
+			if s.account.user != "" {
 				ids = []string{"1"}
 			}
 			return collection(accountsPath, "ManagerAccountCollection", "Accounts", ids...)
@@ -122,10 +126,7 @@ func (s *service) resolve(path string) endpoint {
 		e.get = shows(func() object { return eventService(s.pushes()) })
 	case subscriptionsPath:
 		if s.pushes() {
-			e.get = shows(func() object {
-				return collection(subscriptionsPath, "EventDestinationCollection", "Event Subscriptions", s.subscriptions.ids()...)
-			})
-			e.post = func(_ fakebmc.Effects, body []byte) response { return s.subscribe(body) }
+			s.subscriptionsEndpoint(&e)
 		}
 	case eventStreamPath:
 		e.get = func() response { return served(&content{stream: s.stream}) }
@@ -137,6 +138,11 @@ func (s *service) resolve(path string) endpoint {
 		s.resolveMember(path, &e)
 	}
 	return e
+}
+
+// plain is a change of what there is, less what rules have it lose.
+func plain(change func([]byte) response) func(fakebmc.Effects, []byte) response {
+	return func(effects fakebmc.Effects, body []byte) response { return change(losing(body, effects)) }
 }
 
 // resolveMember finds what belongs to a collection or to a host.
@@ -158,7 +164,7 @@ func (s *service) resolveMember(path string, e *endpoint) {
 		s.task(id, e, true)
 		return
 	}
-	if id, ok := under(accountsPath); ok && id == "1" && !s.account.open() {
+	if id, ok := under(accountsPath); ok && id == "1" && s.account.user != "" {
 		e.get = shows(func() object { return accountResource(s.account.user) })
 		return
 	}
@@ -184,7 +190,13 @@ func (s *service) resolveMember(path string, e *endpoint) {
 		{fakebmc.ChassisPath, "ChassisCollection", "Chassis", chassisEndpoint},
 	} {
 		if path == c.path {
-			e.get = shows(func() object { return collection(c.path, c.typ, c.name, members.ids...) })
+			e.get = shows(func() object {
+				ids := members.ids
+				if path == fakebmc.SystemsPath {
+					ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return members.byID[id].Unlisted() })
+				}
+				return collection(c.path, c.typ, c.name, ids...)
+			})
 			return
 		}
 		if rest, ok := under(c.path); ok {
@@ -208,12 +220,14 @@ func systemEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 	switch rest {
 	case "":
 		e.settings = changes
-		e.power, e.patch = system, func(body []byte) response { return patchSystem(b, body) }
+		e.power, e.patch = system, plain(func(body []byte) response { return patchSystem(b, body, fakebmc.Booter.Bootable) })
 	case fakebmc.ResetAction:
 		e.settings = changes
 		e.reset = "ComputerSystem.Reset"
 	default:
-		inventoryEndpoint(b, rest, e)
+		if !logEndpoint(b, rest, e) {
+			inventoryEndpoint(b, rest, e)
+		}
 	}
 }
 
@@ -281,6 +295,8 @@ func (s *service) task(id string, e *endpoint, monitor bool) {
 			return refusal(http.StatusNotFound, fakebmc.MsgMissingAtURI, nil, tasksPath+"/"+id)
 		case !monitor:
 			return found(task(t))
+		case t.Failure != nil:
+			return answered(*t.Failure)
 		case t.Finished:
 			return done()
 		}
@@ -313,6 +329,14 @@ func (e *endpoint) allow() []string {
 	return m
 }
 
+// resolver finds the endpoints of the tree that the service has.
+func (s *service) resolver() func(path string) endpoint {
+	if s.mockup != nil {
+		return s.resolveMockup
+	}
+	return s.resolve
+}
+
 // ServeHTTP puts every request, also one that will be refused, to the BMC that it
 // concerns, so that its rules and its log see all.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -320,11 +344,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
 	}
-	e := s.resolve
-	if s.mockup != nil {
-		e = s.resolveMockup
-	}
-	x := &exchange{w: w, r: r, e: e(path), answer: make(chan reply, 1)}
+	x := &exchange{w: w, r: r, e: s.resolver()(path), answer: make(chan reply, 1)}
 	req := fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path, Query: r.URL.RawQuery}
 	s.prepare(&req, x)
 
@@ -346,20 +366,34 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.Answer = fakebmc.Refuse(http.StatusServiceUnavailable, msgSessionLimit, nil)
 		}
 	}
+	if c != nil && c.body != nil && a.Status == http.StatusOK && !x.query.isZero() {
+		o, refused, ok := s.ask(x.query, r, c.body)
+		if c.body = o; !ok {
+			a.Answer, c = refused.Answer, nil
+		}
+	}
 	x.write(a, c)
 }
 
 // prepare decides what executing the request means.
 func (s *service) prepare(req *fakebmc.Request, x *exchange) {
+	r := x.r
+	body, err := front.ReadBody(x.w, r)
+	x.body = body
+	req.Body = quotable(body)
+	s.decide(req, x, body, err)
+}
+
+// decide does so when the body is read, or has failed to be.
+func (s *service) decide(req *fakebmc.Request, x *exchange, body []byte, err error) {
 	r, e := x.r, &x.e
 	run := func(f func() response) { x.run = func(fakebmc.Effects) response { return f() } }
 	refuse := func(a response) {
 		run(func() response { return a })
 		x.refused = true
 	}
-	body, err := front.ReadBody(x.w, r)
-	x.body = body
-	req.Body = quotable(body)
+	query, noQuery, understood := parseQuery(r)
+	x.query = query
 	if a, ok := s.admits(x, req.Path); !ok {
 		refuse(a)
 		return
@@ -378,8 +412,8 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		refuse(refusal(http.StatusMethodNotAllowed, msgNotAllowed, nil))
 	case version != "" && version != "4.0":
 		refuse(refusal(http.StatusPreconditionFailed, msgHeaderInvalid, nil, "OData-Version: "+version))
-	case hasSystemQuery(r):
-		refuse(refusal(http.StatusNotImplemented, msgQueryNotSupported, nil))
+	case !understood:
+		refuse(noQuery)
 	case err != nil:
 		status := http.StatusBadRequest
 		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
@@ -409,7 +443,7 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 	case r.Method == http.MethodPost:
 		x.run = func(effects fakebmc.Effects) response { return e.post(effects, body) }
 	case r.Method == http.MethodPatch:
-		x.run = func(effects fakebmc.Effects) response { return e.patch(losing(body, effects)) }
+		x.run = func(effects fakebmc.Effects) response { return e.patch(effects, body) }
 	case r.Method == http.MethodDelete:
 		run(e.delete)
 	case e.get != nil:
@@ -516,16 +550,4 @@ func (s *service) logIn(x *exchange, effects fakebmc.Effects, body []byte) respo
 		body:   sessionResource(id, *in.UserName),
 		header: http.Header{"X-Auth-Token": {token}, "Location": {sessionsPath + "/" + id}},
 	}}
-}
-
-// hasSystemQuery tells whether the query has an option that OData gives a meaning
-// to. None is supported, and to ignore one would be to answer another question
-// (DSP0266, query parameters).
-func hasSystemQuery(r *http.Request) bool {
-	for name := range r.URL.Query() {
-		if strings.HasPrefix(name, "$") {
-			return true
-		}
-	}
-	return false
 }

@@ -12,6 +12,7 @@ import (
 )
 
 var (
+	applyTimes    = []string{"Immediate", "OnReset"}
 	bootEnabled   = []string{fakebmc.BootDisabled, fakebmc.BootOnce, fakebmc.BootContinuous}
 	managerResets = []fakebmc.ResetType{fakebmc.ResetForceRestart, fakebmc.ResetGracefulRestart}
 	timeoutAction = []struct {
@@ -19,6 +20,9 @@ var (
 		reset   fakebmc.ResetType
 	}{{"None", ""}, {"ResetSystem", fakebmc.ResetForceRestart}, {"PowerCycle", fakebmc.ResetPowerCycle}, {"PowerDown", fakebmc.ResetForceOff}}
 )
+
+// bootDevice is the device of a boot override of [fakebmc.BootDevice].
+const bootDevice = "UefiTargetBootSourceOverride"
 
 // settings are the properties of the ComputerSystem that can be changed.
 func settings(b *fakebmc.BMC) object {
@@ -39,6 +43,12 @@ func settings(b *fakebmc.BMC) object {
 				"BootSourceOverrideEnabled@Redfish.AllowableValues": bootEnabled,
 				"BootSourceOverrideMode@Redfish.AllowableValues":    modes,
 			}
+			if slices.Contains(targets, fakebmc.BootDevice) {
+				boot[bootDevice] = nil
+				if set.Device != "" {
+					boot[bootDevice] = set.Device
+				}
+			}
 		}
 	}
 	w := b.Watchdog()
@@ -54,12 +64,68 @@ func settings(b *fakebmc.BMC) object {
 	return object{"Boot": boot, "HostWatchdogTimer": timer, "PowerRestorePolicy": b.RestorePolicy()}
 }
 
-// patchSystem changes settings. All are checked before the first one changes.
-func patchSystem(b *fakebmc.BMC, body []byte) response {
+func notInList(value, property string) response {
+	return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, value, property)
+}
+
+// bootChange is a change of a boot override.
+type bootChange struct {
+	BootSourceOverrideEnabled, BootSourceOverrideTarget, BootSourceOverrideMode *string
+	UefiTargetBootSourceOverride                                                *string
+}
+
+// made is the override that it makes of a host's, if that is possible.
+func (c *bootChange) made(booter fakebmc.Booter, bootable func(fakebmc.Booter) (targets, modes []string, err error)) (boot fakebmc.Boot, refused response, ok bool) {
+	if booter == nil {
+		return boot, refusal(http.StatusBadRequest, msgPropertyUnknown, nil, "Boot"), false
+	}
+	targets, modes, err := bootable(booter)
+	if err == nil {
+		boot, err = booter.Boot()
+	}
+	if err != nil {
+		return boot, answered(fakebmc.Failure(err)), false
+	}
+	for _, f := range []struct {
+		property string
+		given    *string
+		into     *string
+		allowed  []string
+	}{
+		{"BootSourceOverrideEnabled", c.BootSourceOverrideEnabled, &boot.Enabled, bootEnabled},
+		{"BootSourceOverrideTarget", c.BootSourceOverrideTarget, &boot.Target, targets},
+		{"BootSourceOverrideMode", c.BootSourceOverrideMode, &boot.Mode, modes},
+	} {
+		if f.given == nil {
+			continue
+		}
+		if !slices.Contains(f.allowed, *f.given) {
+			return boot, notInList(*f.given, f.property), false
+		}
+		*f.into = *f.given
+	}
+	if device := c.UefiTargetBootSourceOverride; device != nil {
+		if !slices.Contains(targets, fakebmc.BootDevice) {
+			return boot, refusal(http.StatusBadRequest, msgPropertyUnknown, nil, "Boot/"+bootDevice), false
+		}
+		boot.Device = *device
+	}
+	return boot, response{}, true
+}
+
+// patchSystem changes settings, of the boot override to what is bootable. All are checked before
+// the first one changes.
+func patchSystem(b *fakebmc.BMC, body []byte, bootable func(fakebmc.Booter) (targets, modes []string, err error)) response {
 	var in struct {
 		PowerRestorePolicy *fakebmc.RestorePolicy
-		Boot               *struct{ BootSourceOverrideEnabled, BootSourceOverrideTarget, BootSourceOverrideMode *string }
-		HostWatchdogTimer  *struct {
+		Boot               *bootChange
+		// A change of a settings object says when it is to apply; an override applies to the next
+		// boot.
+		ApplyTime *struct {
+			Type      *string `json:"@odata.type"`
+			ApplyTime *string
+		} `json:"@Redfish.SettingsApplyTime"`
+		HostWatchdogTimer *struct {
 			FunctionEnabled *bool
 			TimeoutAction   *string
 		}
@@ -67,42 +133,19 @@ func patchSystem(b *fakebmc.BMC, body []byte) response {
 	if a, ok := parseProperties(body, &in); !ok {
 		return a
 	}
-	notInList := func(value, property string) response {
-		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, value, property)
-	}
 	if p := in.PowerRestorePolicy; p != nil && !slices.Contains(fakebmc.RestorePolicies(), *p) {
 		return notInList(string(*p), "PowerRestorePolicy")
+	}
+	if t := in.ApplyTime; t != nil && t.ApplyTime != nil && !slices.Contains(applyTimes, *t.ApplyTime) {
+		return notInList(*t.ApplyTime, "ApplyTime")
 	}
 	var boot fakebmc.Boot
 	booter, _ := b.System().(fakebmc.Booter)
 	if in.Boot != nil {
-		if booter == nil {
-			return refusal(http.StatusBadRequest, msgPropertyUnknown, nil, "Boot")
-		}
-		targets, modes, err := booter.Bootable()
-		if err != nil {
-			return answered(fakebmc.Failure(err))
-		}
-		if boot, err = booter.Boot(); err != nil {
-			return answered(fakebmc.Failure(err))
-		}
-		for _, f := range []struct {
-			property string
-			given    *string
-			into     *string
-			allowed  []string
-		}{
-			{"BootSourceOverrideEnabled", in.Boot.BootSourceOverrideEnabled, &boot.Enabled, bootEnabled},
-			{"BootSourceOverrideTarget", in.Boot.BootSourceOverrideTarget, &boot.Target, targets},
-			{"BootSourceOverrideMode", in.Boot.BootSourceOverrideMode, &boot.Mode, modes},
-		} {
-			if f.given == nil {
-				continue
-			}
-			if !slices.Contains(f.allowed, *f.given) {
-				return notInList(*f.given, f.property)
-			}
-			*f.into = *f.given
+		var refused response
+		var ok bool
+		if boot, refused, ok = in.Boot.made(booter, bootable); !ok {
+			return refused
 		}
 	}
 	w := b.Watchdog()
@@ -166,7 +209,8 @@ func (d drive) resolve(at, path string, allowed []*url.URL, e *endpoint) {
 	case at:
 		e.get = d.show
 	case at + insertAction:
-		e.post = func(_ fakebmc.Effects, body []byte) response { return d.insert(body, allowed) }
+		e.media = true
+		e.post = func(effects fakebmc.Effects, body []byte) response { return d.insert(effects, body, allowed) }
 	case at + ejectAction:
 		e.post = func(_ fakebmc.Effects, body []byte) response {
 			if a, ok := parse(body, new(struct{})); !ok && len(body) > 0 {
@@ -209,29 +253,73 @@ func lies(image string, base *url.URL) bool {
 	return u.Path == base.Path || strings.HasPrefix(u.Path, strings.TrimSuffix(base.Path, "/")+"/")
 }
 
-// insert hands on an image that lies where it was allowed. Nothing is fetched here.
-func (d drive) insert(body []byte, allowed []*url.URL) response {
-	var in struct {
-		Image                                *string
-		Inserted, WriteProtected             *bool
-		TransferMethod, TransferProtocolType *string
-		UserName, Password                   *string
-		MediaType                            *string
-	}
+// medium describes an image, in the words of a client.
+type medium struct {
+	Image                                *string
+	Inserted, WriteProtected             *bool
+	TransferMethod, TransferProtocolType *string
+	UserName, Password                   *string
+	MediaType, MediaTypes                any
+}
+
+// insert is the action that inserts an image.
+func (d drive) insert(effects fakebmc.Effects, body []byte, allowed []*url.URL) response {
+	var in medium
 	if a, ok := parseProperties(body, &in); !ok {
 		return a
 	}
 	if in.Image == nil || *in.Image == "" {
 		return refusal(http.StatusBadRequest, msgParameterMissing, nil, "VirtualMedia.InsertMedia", "Image")
 	}
-	if !slices.ContainsFunc(allowed, func(base *url.URL) bool { return lies(*in.Image, base) }) {
-		return refusal(http.StatusForbidden, msgAccessDenied, nil, *in.Image)
+	for _, p := range []struct {
+		name string
+		is   *bool
+	}{{"Inserted", in.Inserted}, {"WriteProtected", in.WriteProtected}} {
+		if p.is != nil && !*p.is { // a CD in a drive is both
+			return refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, "false", p.name, "VirtualMedia.InsertMedia")
+		}
 	}
-	if image, err := d.bay.Media(); err != nil || image != "" {
+	return d.put(effects, *in.Image, allowed)
+}
+
+// change is a PATCH of a drive that has no actions: an image goes in by its name, and out by none.
+func (d drive) change(effects fakebmc.Effects, body []byte, allowed []*url.URL) response {
+	var in medium
+	if a, ok := parseNullable(body, &in, "Image"); !ok {
+		return a
+	}
+	if p := in.WriteProtected; p != nil && !*p {
+		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, "false", "WriteProtected")
+	}
+	image, named := given(body, "Image")
+	switch inserted := in.Inserted == nil || *in.Inserted; {
+	case !inserted && image != "":
+		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, "false", "Inserted")
+	case !inserted || named && image == "":
+		if effects.Ignores() || effects.Loses("Image") {
+			return done()
+		}
+		return d.eject()
+	case named:
+		return d.put(effects, image, allowed)
+	}
+	return done() // nothing changes
+}
+
+// put hands on an image that lies where it was allowed, unless it gets lost. Nothing is fetched
+// here.
+func (d drive) put(effects fakebmc.Effects, image string, allowed []*url.URL) response {
+	if !slices.ContainsFunc(allowed, func(base *url.URL) bool { return lies(image, base) }) {
+		return refusal(http.StatusForbidden, msgAccessDenied, nil, image)
+	}
+	if there, err := d.bay.Media(); err != nil || there != "" {
 		return refusal(http.StatusConflict, msgResourceInUse, err)
 	}
-	if err := d.bay.InsertMedia(*in.Image); err != nil {
-		return notInserted(*in.Image, err)
+	if effects.Ignores() || effects.Loses("Image") {
+		return done()
+	}
+	if err := d.bay.InsertMedia(image); err != nil {
+		return notInserted(image, err)
 	}
 	return done()
 }

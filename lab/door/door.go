@@ -205,7 +205,7 @@ func (d *Door) Expire(which Watching) {
 // errAway is the error that clients get while the API server is away.
 var errAway = errors.New("connect to the API server: connection refused")
 
-// Through makes the way to the API server that goes through the door.
+// Through wraps a transport to the API server, so that its requests pass the door.
 func (d *Door) Through(next http.RoundTripper) http.RoundTripper { return &doorway{d, next} }
 
 type doorway struct {

@@ -89,7 +89,7 @@ func (f *foreignBMCs) logs() []play.Artifact {
 	return []play.Artifact{{Name: "bmc.log", Data: data}}
 }
 
-// domain is a machine that a program beside us may drive, too.
+// domain is a machine with a libvirt domain, which other programs can drive as well.
 type domain interface {
 	Machine
 	DomainName() string

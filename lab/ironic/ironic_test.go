@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/lab/ironic"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -395,20 +396,29 @@ func TestIronic(t *testing.T) {
 		r.expect(fakebmc.On, 3, "ForceOff On GracefulShutdown On")
 	})
 
-	// Vendors' trees differ in more than names: in slashes at the end, in where sessions are and
-	// resets are listed.
-	shapes, err := filepath.Glob("../../fakebmc/redfish/testdata/mockups/*")
-	if err != nil || len(shapes) < 4 {
-		t.Fatalf("the mockups are %q (%v), want four at least", shapes, err)
+	// Vendors' trees differ in more than names: in slashes at the end, in where sessions are,
+	// resets are listed, and a boot override is to be set.
+	const testdata = "../../fakebmc/redfish/testdata/"
+	trees, err := filepath.Glob(testdata + "mockups/*")
+	shapes, shapesErr := filepath.Glob(testdata + "shapes/*.json")
+	if trees = append(trees, shapes...); errors.Join(err, shapesErr) != nil || len(trees) < 14 {
+		t.Fatalf("the mockups are %q, want fourteen at least: %v, %v", trees, err, shapesErr)
 	}
-	for _, dir := range shapes {
-		t.Run("power of the mockup "+filepath.Base(dir), func(t *testing.T) {
+	for _, dir := range trees {
+		t.Run("power and boot device of the mockup "+filepath.Base(dir), func(t *testing.T) {
+			if filepath.Ext(dir) == ".json" {
+				dir = systemtest.Shape(t, dir)
+			}
 			shape, err := redfish.LoadMockup(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := newRigOf(t, calm, shape)
 			r.adopt()
+			r.call(http.MethodPut, "/v1/nodes/"+r.node+"/management/boot_device", map[string]any{"boot_device": "pxe", "persistent": false}, nil)
+			if boot, err := r.host.Boot(); err != nil || boot.Target != fakebmc.BootPxe || boot.Enabled != fakebmc.BootOnce {
+				t.Errorf("the host boots from %+v, %v", boot, err)
+			}
 			r.want(r.power("power off"), "power off")
 			r.edge(fakebmc.Off)
 			r.want(r.power("power on"), "power on")

@@ -42,7 +42,7 @@ func (r InProcess) Start(ctx context.Context, name string, c controllers.Selecti
 	config.Wrap(transport.WrapperFunc(through))
 	cache := c.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: r.Set.Scheme(), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
+		Scheme: r.Set.SchemeOf(c.Name), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: objects.Namespace,
 	})

@@ -219,6 +219,12 @@ func TestLesser(t *testing.T) {
 			t.Errorf("%s ends as %v, which has no extent", fault, d)
 		}
 	}
+	order := scenarios.Deviation{Step: "a/api/1", After: "b/api/1", Delay: scenarios.Duration(time.Minute)}
+	faulty := order
+	faulty.Fault = scenarios.FaultCrashBefore
+	if diff := cmp.Diff([]scenarios.Deviation{{Step: "a/api/1", Fault: faulty.Fault}, order}, faulty.Lesser(shrinkDelays)); diff != "" || len(order.Lesser(shrinkDelays)) > 0 {
+		t.Error(diff, order.Lesser(shrinkDelays))
+	}
 	got := scenarios.Deviation{Step: "a/api/1", Fault: scenarios.FaultCrashLate, Delay: scenarios.Duration(2 * time.Second)}.Lesser([]time.Duration{time.Second, 5 * time.Second})
 	want := []scenarios.Deviation{
 		{Step: "a/api/1", Fault: scenarios.FaultLate, Delay: scenarios.Duration(2 * time.Second)},

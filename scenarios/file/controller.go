@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -141,11 +142,22 @@ func (v *validator) program(at string, c *scenarios.Controller) {
 			v.Bad(fmt.Sprintf("%s.installs[%d]", at, i), "%s is in an image, and there is none: name it, or a file", phrase.Quote(name))
 		}
 	}
+	if p.Ready != "" && !strings.HasPrefix(p.Ready, "http://") && !strings.HasPrefix(p.Ready, "https://") && !strings.HasPrefix(p.Ready, "${") {
+		v.Bad(at+".ready", "%s is no URL: write http://127.0.0.1:${PORT}/readyz, or whatever answers when it is up", phrase.Quote(p.Ready))
+	}
 	v.variables(at, p, map[string]string{"ready": p.Ready}, scenarios.Given)
+}
+
+// image checks the name of an image. A file is found from that of the story.
+func (v *validator) image(at string, image scenarios.Image) {
+	if err := image.In(filepath.Dir(v.doc.name)).Check(); err != nil {
+		v.Bad(at, "%s", err)
+	}
 }
 
 // executable checks what a program runs.
 func (v *validator) executable(at string, p *scenarios.Program) {
+	v.image(at+".image", p.Image)
 	switch {
 	case len(p.Command) == 0 && p.Image == "":
 		v.Bad(at, "has neither a command nor an image: name the executable")

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/catalog"
@@ -71,6 +74,9 @@ func EachFile(paths []string, do func(file string, data []byte) error) error {
 			continue
 		}
 		for _, file := range files {
+			if file != path && isSystem(file) {
+				continue // says what the stories are played with
+			}
 			info, err := os.Stat(file)
 			if err == nil && slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
 				continue // named twice
@@ -143,6 +149,53 @@ func scenarioFiles(path string) ([]string, error) {
 		err = fmt.Errorf("%s: the directory has no .yaml or .yml file", path)
 	}
 	return files, err
+}
+
+// isSystem reports whether a file describes a system, as far as it can be read.
+func isSystem(file string) bool {
+	data, err := ReadFile(file)
+	if err != nil {
+		return false
+	}
+	var nodes [1]yaml.Node
+	if n, err := parseYAML(bytes.NewReader(data), nodes[:]); err != nil || n == 0 {
+		return false
+	}
+	var head struct {
+		Kind string `yaml:"kind"`
+	}
+	return nodes[0].Decode(&head) == nil && head.Kind == scenarios.KindSystem
+}
+
+// LintSystems checks the systems among files and those in directories, and returns how many there
+// are and the other paths.
+func LintSystems(paths []string, vocabulary Vocabulary) (systems int, others []string, err error) {
+	var failures []error
+	for _, path := range paths {
+		if strings.HasPrefix(path, catalog.Prefix) {
+			others = append(others, path)
+			continue
+		}
+		files, err := scenarioFiles(path)
+		if err != nil {
+			others = append(others, path) // whoever reads it says why
+			continue
+		}
+		stories := 0
+		for _, file := range files {
+			if !isSystem(file) {
+				stories++
+				continue
+			}
+			systems++
+			_, err := LoadSystem(file, vocabulary)
+			failures = append(failures, err)
+		}
+		if stories > 0 {
+			others = append(others, path)
+		}
+	}
+	return systems, others, errors.Join(failures...)
 }
 
 // ReadFile reads a scenario or a plan. What is no regular file could be endless, or

@@ -68,9 +68,9 @@ spec:
 		err   string
 		want  func(*scenarios.System)
 	}{
-		{text, []string{"acme/fencer@sha256:1"}, "", func(s *scenarios.System) {
+		{text, []string{"acme/fencer@sha256:1111111111111111111111111111111111111111111111111111111111111111"}, "", func(s *scenarios.System) {
 			p := s.Spec.Controllers[0].Program
-			p.Command, p.Args, p.Image = nil, []string{"--port=${PORT}"}, "acme/fencer@sha256:1"
+			p.Command, p.Args, p.Image = nil, []string{"--port=${PORT}"}, "acme/fencer@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 		}},
 		{more, []string{"checker=./dir", "bmc=bmc.tar"}, "", func(s *scenarios.System) {
 			s.Spec.Controllers[1].Program.Image = "/here/dir"

@@ -434,6 +434,8 @@ func (d *document) head(kind string) bool {
 		switch {
 		case head.field == "kind" && n.Value == scenarios.KindPlan:
 			text += ": a plan is played with fencelab replay"
+		case head.field == "kind" && n.Value == scenarios.KindSystem:
+			text += ": it says what stories are played with: name it with --system"
 		case head.field == "kind" && n.Value == scenarios.KindScenario:
 			text += ": a scenario is played with fencelab run"
 		}

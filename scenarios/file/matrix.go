@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -125,86 +124,34 @@ func (m *matrix) declarations() {
 			bad(".type", "%s", unknown("type", p.Type, parameterTypes))
 			continue
 		}
-		if p.Type == "text" || p.Type == "boolean" {
-			for _, bound := range [...]struct {
-				field string
-				value any
-			}{{".min", p.Min}, {".max", p.Max}} {
-				if bound.value != nil {
-					bad(bound.field, "a parameter of type %s has no bounds: use oneOf", p.Type)
-				}
+		if p.Default != nil {
+			if why := refuses(p, p.Default); why != "" {
+				bad(".default", "%s", why)
 			}
-			p.Min, p.Max = nil, nil
-		}
-		// Each of these is of the type, and within those before it.
-		plain := scenarios.Parameter{Type: p.Type}
-		bounds := scenarios.Parameter{Type: p.Type}
-		check := func(field string, value any, within *scenarios.Parameter) {
-			if value == nil {
-				return
-			}
-			if why := refuses(within, value); why != "" {
-				bad(field, "%s", why)
-			}
-		}
-		check(".min", p.Min, &plain)
-		if !m.doc.broken(at + ".min") {
-			bounds.Min = p.Min
-		}
-		check(".max", p.Max, &bounds)
-		if !m.doc.broken(at + ".max") {
-			bounds.Max = p.Max
-		}
-		for j, value := range p.OneOf {
-			check(fmt.Sprintf(".oneOf[%d]", j), value, &bounds)
-		}
-		if !m.doc.broken(at) {
-			check(".default", p.Default, p)
 		}
 	}
 }
 
-// refuses says why a value isn't one of the parameter's; empty if it is.
+// refuses says why a value isn't of the parameter's type; empty if it is.
 func refuses(p *scenarios.Parameter, value any) string {
-	n, ok := size(p, value)
-	switch {
-	case !ok:
-		example := map[string]string{"text": "a text", "duration": "a duration such as 20s", "number": "a number", "boolean": "true or false"}[p.Type]
-		return fmt.Sprintf("%s where %s is expected", phrase.Quote(textOf(value)), example)
-	case p.Min != nil && n < sure(p, p.Min):
-		return fmt.Sprintf("%s is less than %s, which is the least", textOf(value), textOf(p.Min))
-	case p.Max != nil && n > sure(p, p.Max):
-		return fmt.Sprintf("%s is more than %s, which is the most", textOf(value), textOf(p.Max))
-	case len(p.OneOf) > 0 && !slices.Contains(p.OneOf, value):
-		var valid []string
-		for _, one := range p.OneOf {
-			valid = append(valid, textOf(one))
-		}
-		return unknown("value", textOf(value), valid)
-	}
-	return ""
-}
-
-// size reports whether a value is of the parameter's type, and how great it is.
-func size(p *scenarios.Parameter, value any) (n float64, ok bool) {
+	of := true
 	switch p.Type {
 	case "duration":
 		text, isText := value.(string)
-		d, err := scenarios.ParseDuration(text)
-		return float64(d) / float64(time.Nanosecond), isText && err == nil
+		_, err := scenarios.ParseDuration(text)
+		of = isText && err == nil
 	case "number":
-		n, ok = value.(float64)
+		_, of = value.(float64)
 	case "boolean":
-		_, ok = value.(bool)
+		_, of = value.(bool)
 	default:
-		_, ok = value.(string)
+		_, of = value.(string)
 	}
-	return n, ok
-}
-
-func sure(p *scenarios.Parameter, value any) float64 {
-	n, _ := size(p, value)
-	return n
+	if of {
+		return ""
+	}
+	example := map[string]string{"text": "a text", "duration": "a duration such as 20s", "number": "a number", "boolean": "true or false"}[p.Type]
+	return fmt.Sprintf("%s where %s is expected", phrase.Quote(textOf(value)), example)
 }
 
 // given makes a value of a text of the command line.
@@ -243,27 +190,13 @@ func (m *matrix) combine() []cell {
 			m.doc.bad(at, "is empty: give it values, or leave it out")
 		}
 	}
-	for field, rows := range map[string][]map[string]any{"exclude": m.Matrix.Exclude, "include": m.Matrix.Include} { // order does not matter: problems are sorted
-		for i, row := range rows {
-			at := fmt.Sprintf("matrix.%s[%d]", field, i)
-			if len(row) == 0 {
-				m.doc.bad(at, "has no values")
-			}
-			for _, name := range slices.Sorted(maps.Keys(row)) {
-				m.row(join(at, name), name, row[name])
-			}
-		}
-	}
-	if m.doc.nodes["matrix"] != nil && len(m.Matrix.Cross)+len(m.Matrix.Include) == 0 {
-		m.doc.bad("matrix", "has no cells: give it cross or include")
+	if m.doc.nodes["matrix"] != nil && len(m.Matrix.Cross) == 0 {
+		m.doc.bad("matrix", "has no cells: give it cross")
 	}
 	if len(m.doc.problems) > 0 {
 		return nil
 	}
 	crossed := []map[string]any{{}}
-	if m.Matrix.Cross == nil && len(m.Matrix.Include) > 0 {
-		crossed = nil
-	}
 	for _, p := range m.Parameters {
 		values := m.Matrix.Cross[p.Name]
 		if len(values) == 0 {
@@ -285,15 +218,8 @@ func (m *matrix) combine() []cell {
 			return nil
 		}
 	}
-	for i, out := range m.Matrix.Exclude {
-		before := len(crossed)
-		crossed = slices.DeleteFunc(crossed, func(row map[string]any) bool { return has(row, out) })
-		if len(crossed) == before && len(fixed) == 0 {
-			m.doc.bad(fmt.Sprintf("matrix.exclude[%d]", i), "excludes nothing: no cell has all these values")
-		}
-	}
 	var cells []cell
-	for _, row := range append(crossed, m.Matrix.Include...) {
+	for _, row := range crossed {
 		cells = append(cells, m.fill(row, fixed))
 	}
 	return cells
@@ -325,16 +251,6 @@ func (m *matrix) names() []string {
 		names = append(names, p.Name)
 	}
 	return names
-}
-
-// has reports whether a row has all these values.
-func has(row, values map[string]any) bool {
-	for name, value := range values { // order does not matter: all have to be there
-		if got, ok := row[name]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }
 
 // fill makes a cell of a row.
@@ -375,9 +291,6 @@ func (m *matrix) named(cells []cell) []cell {
 		case len(m.given) == 0:
 			m.doc.bad("matrix", "the cell %s is listed twice", phrase.Quote(id))
 		}
-	}
-	if len(kept) == 0 && len(m.doc.problems) == 0 {
-		m.doc.bad("matrix", "has no cells left: exclude fewer")
 	}
 	return kept
 }

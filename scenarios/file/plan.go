@@ -43,6 +43,8 @@ func (v *validator) plan(p *scenarios.Plan) {
 		}
 		v.OneOf(path+".fault", "fault", string(d.Fault), faults)
 		switch {
+		case d.After != "":
+			v.order(path, d)
 		case d.Delay == 0 && d.Fault == "":
 			v.Bad(path, "is not a deviation: give it a delay or a fault")
 		case d.Delay == 0 && d.Fault.HasExtent():
@@ -61,6 +63,22 @@ func (v *validator) plan(p *scenarios.Plan) {
 	again.Version, again.Digest, again.Deviations, again.Shrunk = p.Version, p.Digest, p.Deviations, p.Shrunk
 	if before, after := p.Text(), again.Text(); !bytes.Equal(before, after) {
 		v.Bad("spec", "leaves something open, which a plan must not: %s", firstDifference(before, after))
+	}
+}
+
+// order checks a deviation whose step waits for another one.
+func (v *validator) order(path string, d scenarios.Deviation) {
+	switch {
+	case scenarios.NamesDeed(d.Step):
+		v.Bad(path+".after", "only a step of the simulator can wait for another one: in the lab, give it a delay")
+	case scenarios.NamesDeed(d.After) || !deviationStep.MatchString(d.After):
+		v.Bad(path+".after", "%s does not name a step: write ACTOR/CLASS/N, with N counted from 1", phrase.Quote(d.After))
+	case d.After == d.Step:
+		v.Bad(path+".after", "a step can't wait for itself")
+	case d.Delay == 0:
+		v.Bad(path, "does not say how long the step waits at most: give it a delay as well")
+	case d.Fault.HasExtent():
+		v.Bad(path+".fault", "the delay can't be that of %s and of the wait: give it one of the two", d.Fault)
 	}
 }
 

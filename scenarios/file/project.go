@@ -3,10 +3,13 @@ package file
 import (
 	"errors"
 	"fmt"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // ProjectFile is the name of a project's file. It stands beside the stories of a repository, or
@@ -67,7 +70,29 @@ func loadProject(name string) (*Project, error) {
 	if p.doc.root != nil {
 		p.doc.decode(p)
 	}
+	if p.Module != "" {
+		p.checkModule()
+	}
 	return p, p.doc.err()
+}
+
+// checkModule finds a directory that isn't there, and a name that no other package could use.
+func (p *Project) checkModule() {
+	dir, name, named := strings.Cut(p.ModuleFrom(), ":")
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		var beside []string
+		entries, _ := os.ReadDir(filepath.Dir(dir)) // without one there is nothing near
+		for _, entry := range entries {
+			if entry.IsDir() {
+				beside = append(beside, entry.Name())
+			}
+		}
+		p.doc.bad("module", "%s", unknown("directory", filepath.Base(dir), beside))
+		return
+	}
+	if named && !(token.IsIdentifier(name) && token.IsExported(name)) {
+		p.doc.bad("module", "%s is nothing that a Go package exports: name a variable or function, as DIR:Name", phrase.Quote(name))
+	}
 }
 
 // ModuleFrom is Module as it is called from the working directory.

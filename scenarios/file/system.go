@@ -55,6 +55,9 @@ func LoadSystemFrom(file string, images []string, vocab Vocabulary) (*scenarios.
 // ImageHere is an image that was named on the command line.
 func ImageHere(name string) (scenarios.Image, error) {
 	here, err := os.Getwd()
+	if err == nil {
+		err = scenarios.Image(name).In(here).Check()
+	}
 	return scenarios.Image(name).In(here), err
 }
 

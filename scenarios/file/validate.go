@@ -241,6 +241,7 @@ func (v *validator) ironicTimes(at string, ironic *scenarios.Ironic) {
 		if ironic.Image != "" && ironic.Bin != "" {
 			v.Bad(at+".image", "its executables are in bin already: leave one of the two out")
 		}
+		v.image(at+".image", ironic.Image)
 	}
 }
 

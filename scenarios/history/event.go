@@ -228,7 +228,9 @@ const (
 	OpApplied Kind = "op-applied"
 	// Deviated says that the schedule left its default. Value is the deviation, Key
 	// the delay that it brings, if it does, and Note how long a fault lasts, if it does;
-	// Hinders names the party that either holds up.
+	// Hinders names the party that either holds up. A step that waits for another one has two: when
+	// it begins to wait, whose Note is for how long at most, and when it comes, whose Key is how
+	// long that was. That Frees the party.
 	Deviated Kind = "deviated"
 	// ScheduleEnded says that no step deviates from here on: the story could not go on.
 	ScheduleEnded Kind = "schedule-ended"
@@ -266,7 +268,7 @@ var layers = map[Kind]Layer{
 
 // Lasts returns how long a deviation can hold up its party, 0 for events of other kinds.
 func (e *Event) Lasts() (sum time.Duration) {
-	if e.Kind != Deviated {
+	if e.Kind != Deviated || len(e.Frees) > 0 { // of a wait that has ended, the beginning counts
 		return 0
 	}
 	for _, text := range [...]string{e.Key, e.Note} {

@@ -36,6 +36,12 @@ func LinkOf(from, to string) string { return ALink + from + " to " + to }
 // ALink begins each LinkOf.
 const ALink = "the link from "
 
+// WaitOf is the name of the hindrance of a step that waits for another one.
+func WaitOf(step string) string { return AWait + step + " for another" }
+
+// AWait begins each WaitOf.
+const AWait = "the wait of "
+
 // Everybody is the party of whatever holds up all that ask the API server.
 const Everybody = "api"
 

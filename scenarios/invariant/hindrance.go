@@ -318,7 +318,7 @@ func (h *Hindrances) heldBack(command, e *history.Event) bool {
 // over reports whether what a spell held up may have arrived by e: one request under way excuses
 // no other.
 func (s *Spell) over(e *history.Event, grace time.Duration) bool {
-	return s.Name != "" || s.end <= e.At+grace
+	return s.Name != "" && !strings.HasPrefix(s.Name, history.AWait) || s.end <= e.At+grace
 }
 
 // of reports whether a spell concerns an actor: its own, its host's, or everybody's.

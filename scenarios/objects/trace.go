@@ -53,10 +53,11 @@ func (t *Trace) Ran(at time.Duration, process, key, again string) {
 	}
 }
 
-// Deviated records which step it is that deviates, which is taken at a time, and what it does.
-func (t *Trace) Deviated(at time.Duration, deviation, actor, does string) {
+// Deviated records which step it is that deviates, which is taken at a time, what it does, and the
+// step that it has waited for, in words.
+func (t *Trace) Deviated(at time.Duration, deviation, actor, does, after string) {
 	if t != nil {
-		t.add(page.Entry{At: at, What: "deviated", Process: actor, Key: deviation, Action: does})
+		t.add(page.Entry{At: at, What: "deviated", Process: actor, Key: deviation, Action: does, After: after})
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 const cache = "../../.cache/browser"
 
 // browse opens the page of a run.
-func browse(t testing.TB, name, scheme string, run *Run) *browser.Page {
+func browse(t testing.TB, scheme string, run *Run) *browser.Page {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), Name)
 	if err := os.WriteFile(file, render(t, run), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return browser.Open(t, name, scheme, file)
+	return browser.Open(t, scheme, file)
 }
 
 // set has a field of the filter changed, as its user would.
@@ -47,18 +47,11 @@ func told(b *browser.Page, seq int) string {
 	return b.Eval(`document.getElementById("detail").innerText`)
 }
 
-// inBrowsers has a test run in each browser.
-func inBrowsers(t *testing.T, test func(t *testing.T, name string)) {
-	for _, name := range browser.Names {
-		t.Run(name, func(t *testing.T) { test(t, name) })
-	}
-}
-
 // TestPageInABrowser: the drawing matches the model.
 func TestPageInABrowser(t *testing.T) {
 	for name, run := range runs(t) {
 		t.Run(name, func(t *testing.T) {
-			b := browse(t, "chromium", "light", run)
+			b := browse(t, "light", run)
 			var lanes []string
 			b.Value(`[...document.querySelectorAll("[data-lane]")].map(g => g.dataset.lane)`, &lanes)
 			var want []string
@@ -92,90 +85,86 @@ const overlaps = `[...document.querySelectorAll("#lanes [data-lane]")].flatMap(l
 	return shown.filter(([box], i) => i > 0 && box.left < shown[i - 1][0].right - 1).map(([, text]) => lane.dataset.lane + ": " + text);
 })`
 
-// TestScreens: in each browser, at each width, light and dark, the first screen says what came of
+// TestScreens: at each width, light and dark, the first screen says what came of
 // the run, nothing sticks out of the page, texts don't overlap, and axe finds nothing.
 func TestScreens(t *testing.T) {
 	run := runs(t)["searched"]
-	inBrowsers(t, func(t *testing.T, name string) {
-		for _, scheme := range browser.Schemes {
-			t.Run(scheme, func(t *testing.T) {
-				b := browse(t, name, scheme, run)
-				for _, width := range []int{1400, 800, 400} {
-					b.Resize(width, 900)
-					b.Screenshot(fmt.Sprintf("%s-%s-%d", name, scheme, width))
-					if b.Eval(`document.scrollingElement.scrollWidth > innerWidth`) != "false" {
-						t.Errorf("at %d pixels the page is wider than the window", width)
-					}
-					// On the first screen stand the verdict, the promise and the chain of causes;
-					// on a wide one the deviation, from when it was sent, and the end of what broke
-					// the promise as well.
-					first := []string{".verdict", ".reason", ".order", ".story li"}
-					if width == 1400 {
-						first = append(first, `[data-lane="scenario: late 1"]`, "#ends circle:last-child")
-					}
-					for _, selector := range first {
-						var bottom float64
-						if b.Value(fmt.Sprintf(`document.querySelector(%q)?.getBoundingClientRect().bottom ?? 0`, selector), &bottom); bottom <= 0 || bottom > 900 {
-							t.Errorf("at %d pixels %s ends at %.0f, not on the first screen", width, selector, bottom)
-						}
-					}
-					if texts := b.Eval(overlaps); texts != "[]" {
-						t.Errorf("at %d pixels texts overlap: %s", width, texts)
-					}
-					for _, found := range b.Axe(cache) {
-						t.Errorf("at %d pixels, %s (%s): %s, for instance %s", width, found.ID, found.Impact, found.Help, found.Nodes[0].HTML)
+	for _, scheme := range browser.Schemes {
+		t.Run(scheme, func(t *testing.T) {
+			b := browse(t, scheme, run)
+			for _, width := range []int{1400, 800, 400} {
+				b.Resize(width, 900)
+				b.Screenshot(fmt.Sprintf("%s-%d", scheme, width))
+				if b.Eval(`document.scrollingElement.scrollWidth > innerWidth`) != "false" {
+					t.Errorf("at %d pixels the page is wider than the window", width)
+				}
+				// On the first screen stand the verdict, the promise and the chain of causes;
+				// on a wide one the deviation, from when it was sent, and the end of what broke
+				// the promise as well.
+				first := []string{".verdict", ".reason", ".order", ".story li"}
+				if width == 1400 {
+					first = append(first, `[data-lane="scenario: late 1"]`, "#ends circle:last-child")
+				}
+				for _, selector := range first {
+					var bottom float64
+					if b.Value(fmt.Sprintf(`document.querySelector(%q)?.getBoundingClientRect().bottom ?? 0`, selector), &bottom); bottom <= 0 || bottom > 900 {
+						t.Errorf("at %d pixels %s ends at %.0f, not on the first screen", width, selector, bottom)
 					}
 				}
-			})
-		}
-	})
+				if texts := b.Eval(overlaps); texts != "[]" {
+					t.Errorf("at %d pixels texts overlap: %s", width, texts)
+				}
+				for _, found := range b.Axe(cache) {
+					t.Errorf("at %d pixels, %s (%s): %s, for instance %s", width, found.ID, found.Impact, found.Help, found.Nodes[0].HTML)
+				}
+			}
+		})
+	}
 }
 
 // TestFoldAndZoom: quiet lanes are folded until they are asked for, and zooming in makes the lanes
 // wider, not the letters.
 func TestFoldAndZoom(t *testing.T) {
 	run := runs(t)["split-brain"]
-	inBrowsers(t, func(t *testing.T, name string) {
-		b := browse(t, name, "light", run)
-		shown := func() (n int) {
-			b.Value(`[...document.querySelectorAll(".labels .label")].filter(l => l.offsetHeight > 0).length`, &n)
-			return n
-		}
-		all := 0
-		for _, group := range Lanes(run) {
-			all += len(group.Lanes)
-		}
-		folded := shown()
-		if folded == 0 || folded >= all {
-			t.Errorf("%d of %d lanes are shown", folded, all)
-		}
-		b.Value(`document.getElementById("unfold").click()`, nil)
-		if n := shown(); n != all {
-			t.Errorf("unfolded, %d of %d lanes are shown", n, all)
-		}
-		// Each lane stands beside its label.
-		if apart := b.Eval(`(() => {
-			const labels = [...document.querySelectorAll("#board .label")], lanes = [...document.querySelectorAll("[data-lane]")];
-			return lanes.filter((l, i) => Math.abs(l.getCTM().f + document.getElementById("lanes").getBoundingClientRect().top - labels[i].getBoundingClientRect().top) > 1).map(l => l.dataset.lane);
-		})()`); apart != "[]" {
-			t.Errorf("lanes stand elsewhere than their labels: %s", apart)
-		}
-		var before, after struct{ Width, Letters float64 }
-		size := `({width: document.getElementById("lanes").getBoundingClientRect().width, letters: document.querySelector("#lanes .tick").getBoundingClientRect().width})`
-		b.Value(size, &before)
-		b.Press("+")
-		b.Value(size, &after)
-		if after.Width != 2*before.Width || after.Letters != before.Letters {
-			t.Errorf("zoomed in, lanes of %.0f are %.0f wide, and a text of %.1f is %.1f", before.Width, after.Width, before.Letters, after.Letters)
-		}
-		if texts := b.Eval(overlaps); texts != "[]" {
-			t.Errorf("zoomed in, texts overlap: %s", texts)
-		}
-		b.Press("-")
-		if b.Value(size, &after); after != before {
-			t.Errorf("zoomed out again, it is %v, was %v", after, before)
-		}
-	})
+	b := browse(t, "light", run)
+	shown := func() (n int) {
+		b.Value(`[...document.querySelectorAll(".labels .label")].filter(l => l.offsetHeight > 0).length`, &n)
+		return n
+	}
+	all := 0
+	for _, group := range Lanes(run) {
+		all += len(group.Lanes)
+	}
+	folded := shown()
+	if folded == 0 || folded >= all {
+		t.Errorf("%d of %d lanes are shown", folded, all)
+	}
+	b.Value(`document.getElementById("unfold").click()`, nil)
+	if n := shown(); n != all {
+		t.Errorf("unfolded, %d of %d lanes are shown", n, all)
+	}
+	// Each lane stands beside its label.
+	if apart := b.Eval(`(() => {
+		const labels = [...document.querySelectorAll("#board .label")], lanes = [...document.querySelectorAll("[data-lane]")];
+		return lanes.filter((l, i) => Math.abs(l.getCTM().f + document.getElementById("lanes").getBoundingClientRect().top - labels[i].getBoundingClientRect().top) > 1).map(l => l.dataset.lane);
+	})()`); apart != "[]" {
+		t.Errorf("lanes stand elsewhere than their labels: %s", apart)
+	}
+	var before, after struct{ Width, Letters float64 }
+	size := `({width: document.getElementById("lanes").getBoundingClientRect().width, letters: document.querySelector("#lanes .tick").getBoundingClientRect().width})`
+	b.Value(size, &before)
+	b.Press("+")
+	b.Value(size, &after)
+	if after.Width != 2*before.Width || after.Letters != before.Letters {
+		t.Errorf("zoomed in, lanes of %.0f are %.0f wide, and a text of %.1f is %.1f", before.Width, after.Width, before.Letters, after.Letters)
+	}
+	if texts := b.Eval(overlaps); texts != "[]" {
+		t.Errorf("zoomed in, texts overlap: %s", texts)
+	}
+	b.Press("-")
+	if b.Value(size, &after); after != before {
+		t.Errorf("zoomed out again, it is %v, was %v", after, before)
+	}
 }
 
 // TestDeedsAreLabelled: what controllers did has the name of the decision, a panic can't be missed,
@@ -188,7 +177,7 @@ func TestDeedsAreLabelled(t *testing.T) {
 		{"searched", "scenario: late 1", "reboot's patch of BareMetalHost/worker-1 came 1m0s late"},
 	} {
 		t.Run(c.run, func(t *testing.T) {
-			b := browse(t, "chromium", "light", all[c.run])
+			b := browse(t, "light", all[c.run])
 			var shown []string
 			b.Value(fmt.Sprintf(`[...document.querySelectorAll('[data-lane="%s"] text')].filter(t => t.style.display !== "none").map(t => t.textContent)`, c.lane), &shown)
 			if !slices.Contains(shown, c.text) {
@@ -200,12 +189,8 @@ func TestDeedsAreLabelled(t *testing.T) {
 
 func TestKeyboardAndSearch(t *testing.T) {
 	run := runs(t)["stale"]
-	inBrowsers(t, func(t *testing.T, name string) { keyboardAndSearch(t, name, run) })
-}
-
-func keyboardAndSearch(t *testing.T, name string, run *Run) {
 	broken := run.broken()
-	b := browse(t, name, "light", run)
+	b := browse(t, "light", run)
 	chosen := func() string { return b.Eval(`document.querySelector("tr.chosen")?.id`) }
 	if got := chosen(); got != fmt.Sprintf("e%d", broken.Second) {
 		t.Errorf("the page opens at %s, not at the event that broke the promise", got)
@@ -255,7 +240,7 @@ func keyboardAndSearch(t *testing.T, name string, run *Run) {
 }
 
 func TestHostileTextDoesNotRun(t *testing.T) {
-	b := browse(t, "chromium", "light", hostileRun())
+	b := browse(t, "light", hostileRun())
 	b.Press("ArrowRight", "ArrowRight")
 	if title := b.Eval(`document.title`); !strings.Contains(title, "onerror") {
 		t.Errorf("the title became %q", title)
@@ -270,7 +255,7 @@ func TestHostileTextDoesNotRun(t *testing.T) {
 func BenchmarkOpen(b *testing.B) {
 	var opened, stepped float64
 	for b.Loop() {
-		tab := browse(b, "chromium", "light", long(5000))
+		tab := browse(b, "light", long(5000))
 		var took float64
 		tab.Value(`(() => { const e = performance.getEntriesByType("navigation")[0]; return e.loadEventEnd - e.startTime })()`, &took)
 		opened += took
@@ -291,7 +276,7 @@ func TestDecisionBehindAnEffect(t *testing.T) {
 	if i < 0 {
 		t.Fatal("the remediation controller deletes no Node")
 	}
-	b := browse(t, "chromium", "light", run)
+	b := browse(t, "light", run)
 	text := told(b, i+1)
 	for _, want := range []string{"What remediation had decided", "DeleteNode", "answersRequest", "What changed in Node/worker-1", "deleted"} {
 		if !strings.Contains(text, want) {
@@ -311,7 +296,7 @@ func TestBesideTheRunThatHeld(t *testing.T) {
 	if run == nil || run.Held == nil {
 		t.Fatal("there is no run beside one that held")
 	}
-	b := browse(t, "chromium", "light", run)
+	b := browse(t, "light", run)
 	if n := b.Eval(`document.querySelectorAll("[data-beside]").length`); n == "0" || n == "1" {
 		t.Errorf("%s lanes are drawn beside each other", n)
 	}
@@ -336,7 +321,7 @@ func TestPictures(t *testing.T) {
 			if all[name] == nil {
 				t.Fatal("there is no such run in testdata")
 			}
-			b := browse(t, "chromium", "light", all[name])
+			b := browse(t, "light", all[name])
 			got := b.Screenshot(name)
 			file := filepath.Join("../../docs", "page-"+name+".png")
 			if *update {

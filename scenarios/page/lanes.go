@@ -298,7 +298,9 @@ func (d *drawer) deviated(e history.Event) {
 		return // a fault, and no delay
 	}
 	b := Band{From: e.At, To: e.At + by, Kind: "late", Text: d.run.toldOf(&e)}
-	if i := slices.IndexFunc(d.run.Trace, func(t Entry) bool { return t.What == "deviated" && t.Key == e.Value }); i >= 0 {
+	if len(e.Frees) > 0 { // it has come after its wait
+		b.From, b.To = e.At-by, e.At
+	} else if i := slices.IndexFunc(d.run.Trace, func(t Entry) bool { return t.What == "deviated" && t.Key == e.Value }); i >= 0 {
 		b.To = d.run.Trace[i].At // its delay begins when it would have been taken
 	}
 	if b.To > d.end {

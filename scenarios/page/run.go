@@ -130,6 +130,8 @@ type Entry struct {
 	Fields  []Field         `json:"fields,omitempty"`
 	// Event is the change that a process learned, as the history records it of the API.
 	Event *history.Event `json:"event,omitempty"`
+	// After is the step that a step which deviated has waited for, in words.
+	After string `json:"after,omitempty"`
 }
 
 // What the Action of an entry says of a reconcile that has run, beside a time after which it is to

@@ -60,8 +60,12 @@ type injection struct {
 // expect notes the deviations that a plan names.
 func (i *injections) expect(deviations []scenarios.Deviation) {
 	for _, d := range deviations {
+		why := "no such step came"
+		if d.After != "" {
+			why = "one of the two steps never came, or not in time"
+		}
 		i.all = append(i.all, injection{Injection: scenarios.Injection{
-			Name: fmt.Sprintf("the deviation %s was never taken: no such step came", d), Event: history.Deviated, Value: d.String(),
+			Name: fmt.Sprintf("the deviation %s was never taken: %s", d, why), Event: history.Deviated, Value: d.String(),
 		}})
 	}
 }

@@ -45,9 +45,9 @@ func deviated(o *play.Outcome) (all []deviation) {
 		told := deviation{Deviation: d}
 		at := slices.IndexFunc(trace, func(e page.Entry) bool { return e.What == "deviated" && e.Key == d.String() })
 		if deed, err := scenarios.ParseDeed(d.Step); scenarios.NamesDeed(d.Step) && err == nil {
-			told.words = d.Tell(deed.Actor, deed.Does)
+			told.words = d.Tell(deed.Actor, deed.Does, "")
 		} else if at >= 0 {
-			told.words, told.writes = d.Tell(trace[at].Process, trace[at].Action), writes(trace[at:], d)
+			told.words, told.writes = d.Tell(trace[at].Process, trace[at].Action, trace[at].After), writes(trace[at:], d)
 		}
 		all = append(all, told)
 	}

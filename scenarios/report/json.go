@@ -54,6 +54,7 @@ type injectedResult struct {
 type deviationResult struct {
 	Step  string              `json:"step"`
 	Delay float64             `json:"delaySeconds,omitempty"`
+	After string              `json:"after,omitempty"`
 	Fault scenarios.StepFault `json:"fault,omitempty"`
 	Told  string              `json:"told,omitempty"`
 }
@@ -107,7 +108,7 @@ func JSON(o *play.Outcome, replay string) []byte {
 		if d.writes != "" {
 			told += ": " + d.writes
 		}
-		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault, told})
+		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.After, d.Fault, told})
 	}
 	for _, res := range o.Results {
 		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged, Excused: res.Excused}

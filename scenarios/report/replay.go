@@ -3,7 +3,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/fencelab/fencelab/scenarios/exit"
@@ -17,16 +16,16 @@ func (c *Console) Replayed(o *play.Outcome) {
 	fmt.Fprint(c.Out, Brief(o, c.Dir, ""))
 }
 
-// Again saves a run that was replayed where the user wants it, lets him look at it, and says
-// whether it came out as before. File is the plan's, and in is where the user says what he wants
-// to see. The error has an exit code.
-func (c *Console) Again(o *play.Outcome, file string, walk Walk, in io.Reader) error {
+// Again saves a run that was replayed where the user wants it, shows it up to an event, and says
+// whether it came out as before. File is the plan's; until is the number of an event, or 0.
+// The error has an exit code.
+func (c *Console) Again(o *play.Outcome, file string, until int) error {
 	if c.Dir != "" {
 		if err := Save(o, c.Dir, c.Replay(c.Dir)); err != nil {
 			return exit.Coded(exit.Internal, err)
 		}
 	}
-	if err := walk.Take(in, c.Out, o); err != nil {
+	if err := showUntil(until, c.Out, o); err != nil {
 		return err
 	}
 	if !c.Real {

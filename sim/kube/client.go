@@ -30,20 +30,24 @@ import (
 // which that matters reads the same cache twice without any call in between.
 type Client struct {
 	Reader
-	view  *View
-	cache client.CacheOptions
+	view   *View
+	cache  client.CacheOptions
+	scheme *runtime.Scheme
 }
 
 var _ client.Client = (*Client)(nil)
 
 // NewClient returns the client of an actor that has this View.
 func NewClient(view *View, gate Gate, actor string) *Client {
-	return &Client{Reader: NewReader(view.store, gate, actor), view: view}
+	return &Client{Reader: NewReader(view.store, gate, actor), view: view, scheme: view.store.server.scheme}
 }
 
 // Cache selects the live reads, by the options of controller-runtime's client: unstructured
 // objects, unless Unstructured is set, and the kinds of DisableFor.
 func (c *Client) Cache(options client.CacheOptions) { c.cache = options }
+
+// Speak gives the client the scheme of its process, if that has Go types of its own.
+func (c *Client) Speak(scheme *runtime.Scheme) { c.scheme = scheme }
 
 // live reports whether a read of an object or list goes to the server.
 func (c *Client) live(obj runtime.Object) bool {
@@ -98,6 +102,10 @@ func (c *Client) send(call *Call, obj client.Object) error {
 		call.sent = &record{obj: call.Kind.own(obj)}
 	} else {
 		var err error
+		if call.Kind.form >= foreign { // the real client's encoder names the kind
+			obj = obj.DeepCopyObject().(client.Object)
+			obj.GetObjectKind().SetGroupVersionKind(call.Kind.GroupVersionKind)
+		}
 		if call.sent, err = c.store.content(string(call.Verb), call.Kind, call.Key, obj, call.Subresource != ""); err != nil {
 			return err
 		}
@@ -319,8 +327,8 @@ func (c *Client) Status() client.SubResourceWriter { return c.SubResource("statu
 // pods, are refused.
 func (c *Client) SubResource(name string) client.SubResourceClient { return subresource{c, name} }
 
-// Scheme returns the scheme of the server's kinds.
-func (c *Client) Scheme() *runtime.Scheme { return c.store.server.scheme }
+// Scheme returns the scheme of the process.
+func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
 // RESTMapper maps the server's kinds.
 func (c *Client) RESTMapper() meta.RESTMapper { return c.store.server.mapper }

@@ -125,7 +125,7 @@ func (c *Call) into(obj client.Object, gvk schema.GroupVersionKind) error {
 // untyped returns the kind and version that an object keeps in a read or a creation: its own,
 // unless it is typed.
 func (k *Kind) untyped(obj client.Object) schema.GroupVersionKind {
-	if k.form == typed {
+	if k.form.isTyped() {
 		return schema.GroupVersionKind{}
 	}
 	return obj.GetObjectKind().GroupVersionKind()

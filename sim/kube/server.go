@@ -27,6 +27,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/fencelab/fencelab/sim/kube/codec"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -88,8 +89,12 @@ type Kind struct {
 	// stream in a View.
 	form form
 	base *Kind
-	seen [forms]*Kind
+	seen []*Kind
 	slot int
+	// as is the type in which clients see objects: typ, or a foreign one, of which normal is the
+	// plan's.
+	as     reflect.Type
+	normal func(unsafe.Pointer)
 
 	typ      reflect.Type // of the structure, not the pointer
 	listType reflect.Type
@@ -124,8 +129,8 @@ type Server struct {
 
 // NewServer compiles the kinds. builtin names kinds that kube-apiserver itself
 // serves; it fails for one whose behaviour isn't modelled, and for a type that
-// the scheme lacks.
-func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom []CustomResource) (*Server, error) {
+// the scheme lacks. others are the schemes of clients that may have other Go types for the kinds.
+func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom []CustomResource, others ...*runtime.Scheme) (*Server, error) {
 	s := &Server{scheme: scheme, byType: map[uintptr]*Kind{}}
 	var versions []schema.GroupVersion
 	builtinPlans, customPlans := codec.NewPlanner(false), codec.NewPlanner(true)
@@ -165,6 +170,11 @@ func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom
 	for _, k := range s.kinds {
 		k.others(len(s.kinds))
 	}
+	for _, other := range others {
+		if err := s.foreign(other); err != nil {
+			return nil, err
+		}
+	}
 	mapper := meta.NewDefaultRESTMapper(versions)
 	for _, k := range s.kinds {
 		scope := meta.RESTScopeRoot
@@ -189,11 +199,10 @@ func (s *Server) add(k *Kind, plans *codec.Planner) error {
 		return fmt.Errorf("serve %v: %w; register its list type first", k.GroupVersionKind, err)
 	}
 	k.typ, k.listType = reflect.TypeOf(obj).Elem(), reflect.TypeOf(list).Elem()
-	items, ok := k.listType.FieldByName("Items")
-	if !ok || items.Type != reflect.SliceOf(k.typ) {
-		return fmt.Errorf("serve %v: %v has no Items of type []%v", k.GroupVersionKind, k.listType, k.typ)
+	k.as = k.typ
+	if k.items, err = itemsOf(k.GroupVersionKind, k.typ, k.listType); err != nil {
+		return err
 	}
-	k.items = items.Index
 	if k.plan, err = plans.Compile(k.typ); err != nil {
 		return fmt.Errorf("serve %v: %w", k.GroupVersionKind, err)
 	}
@@ -214,6 +223,14 @@ func (s *Server) add(k *Kind, plans *codec.Planner) error {
 	s.kinds = append(s.kinds, k)
 	s.byType[identity(k.typ)], s.byType[identity(k.listType)] = k, k
 	return nil
+}
+
+// itemsOf returns the index of a list's field Items.
+func itemsOf(gvk schema.GroupVersionKind, typ, listType reflect.Type) ([]int, error) {
+	if items, ok := listType.FieldByName("Items"); ok && items.Type == reflect.SliceOf(typ) {
+		return items.Index, nil
+	}
+	return nil, fmt.Errorf("serve %v: %v has no Items of type []%v; register the list type of that", gvk, listType, typ)
 }
 
 // Kinds returns all kinds, in the order of their declaration.
@@ -318,10 +335,10 @@ func uncopied(opts []client.GetOption) bool {
 // copyList makes the items of list copies of stored objects, as handOut does. kinds says that they
 // keep their kind and version.
 func (k *Kind) copyList(list client.ObjectList, found []*record, kinds, share bool) (items reflect.Value) {
-	items = reflect.MakeSlice(reflect.SliceOf(k.typ), len(found), len(found))
+	items = reflect.MakeSlice(reflect.SliceOf(k.as), len(found), len(found))
 	for i, r := range found {
 		item := items.Index(i).Addr().Interface().(client.Object)
-		k.handOut(item, r.obj, share)
+		k.show(item, r, share)
 		if !kinds {
 			item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		}

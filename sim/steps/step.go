@@ -35,6 +35,16 @@ const (
 	ClassWatchdog Class = "watchdog" // a watchdog fires
 )
 
+// Name names a step in a plan.
+type Name struct {
+	Actor string
+	Class Class
+	// N counts the actor's steps of this class from 1.
+	N int
+}
+
+func (n Name) String() string { return fmt.Sprintf("%s/%s/%d", n.Actor, n.Class, n.N) }
+
 // Step is a step as a strategy sees it.
 type Step struct {
 	Actor string
@@ -55,6 +65,8 @@ type Step struct {
 	Place string
 	// By is the deliverer, nil for a step that is no delivery.
 	By deliverer
+	// Cause is the step that led to this one; the zero Name if none did.
+	Cause Name
 }
 
 // deliverer delivers changes to a cache.
@@ -78,7 +90,7 @@ func PremisesOf(spec *scenarios.Spec) Premises {
 }
 
 // Name is the step's name in a plan.
-func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s.N) }
+func (s Step) Name() string { return Name{s.Actor, s.Class, s.N}.String() }
 
 // The possible faults of a step depend on who waits for it.
 var (

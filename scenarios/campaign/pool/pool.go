@@ -1,4 +1,4 @@
-// Package pool plays several runs at a time, each on a goroutine of this process.
+// Package pool plays several schedules at a time, and does other things side by side.
 package pool
 
 import (
@@ -19,18 +19,21 @@ type Pool struct {
 	errs    []error
 }
 
+// Worker is one of a pool's n, by its number. It takes schedules from jobs, and sends what came of
+// each to results, until there are no more jobs or the context ends.
+type Worker func(ctx context.Context, i int, jobs <-chan campaign.Schedule, results chan<- campaign.Result) error
+
 // Try plays a schedule and says what came of it.
 type Try func(context.Context, campaign.Schedule) (campaign.Result, error)
 
-// Start starts a pool that plays n schedules at a time. It ends when it is closed, when the
-// context ends, and when a schedule can't be played: a machine that can't run one world can't
-// run others.
-func Start(ctx context.Context, n int, try Try) *Pool {
+// Start starts a pool of n workers. It ends when it is closed, when the context ends, and when a
+// worker fails: a machine that can't run one world can't run others.
+func Start(ctx context.Context, n int, worker Worker) *Pool {
 	p := &Pool{jobs: make(chan campaign.Schedule, campaign.Ahead), results: make(chan campaign.Result, campaign.Ahead)}
 	ctx, stop := context.WithCancel(ctx)
-	for range n {
+	for i := range n {
 		p.crew.Go(func() {
-			if err := p.work(ctx, try); err != nil {
+			if err := worker(ctx, i, p.jobs, p.results); err != nil {
 				stop()
 				p.mu.Lock()
 				defer p.mu.Unlock()
@@ -46,40 +49,42 @@ func Start(ctx context.Context, n int, try Try) *Pool {
 	return p
 }
 
-// work plays schedules until there are none, or the search is stopped.
-func (p *Pool) work(ctx context.Context, try Try) error {
-	for {
-		var schedule campaign.Schedule
-		var more bool
-		select {
-		case <-ctx.Done():
-			return nil
-		case schedule, more = <-p.jobs:
+// Here is a worker of this process, which plays one schedule after the other.
+func Here(try Try) Worker {
+	return func(ctx context.Context, _ int, jobs <-chan campaign.Schedule, results chan<- campaign.Result) error {
+		for {
+			var schedule campaign.Schedule
+			var more bool
+			select {
+			case <-ctx.Done():
+				return nil
+			case schedule, more = <-jobs:
+			}
+			if !more {
+				return nil
+			}
+			result, err := try(ctx, schedule)
+			switch {
+			case ctx.Err() != nil:
+				return nil // half a schedule says nothing
+			case err != nil:
+				return err
+			}
+			results <- result
 		}
-		if !more {
-			return nil
-		}
-		result, err := try(ctx, schedule)
-		switch {
-		case ctx.Err() != nil:
-			return nil // half a schedule says nothing
-		case err != nil:
-			return err
-		}
-		p.results <- result
 	}
 }
 
-// Give implements campaign.Workers.
+// Give implements campaign.Pool.
 func (p *Pool) Give(s campaign.Schedule) { p.jobs <- s }
 
-// Take implements campaign.Workers.
+// Take implements campaign.Pool.
 func (p *Pool) Take() (campaign.Result, bool) {
 	r, ok := <-p.results
 	return r, ok
 }
 
-// Close ends the pool and returns what went wrong.
+// Close ends the pool and returns what went wrong. Results that nothing took are lost.
 func (p *Pool) Close() error {
 	p.closed.Do(func() { close(p.jobs) })
 	for range p.results {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -115,6 +116,52 @@ func (p *Plan) Below(name string) *Plan {
 		}
 	}
 	panic(fmt.Sprintf("codec: %v has no field %s", p.Typ, name)) // marks are made of fields
+}
+
+// Clash names the first field of another type that can't take what a value of this one is encoded
+// as. Types that decode themselves are not looked into.
+func (p *Plan) Clash(other *Plan) string {
+	for p.Shape == Pointer {
+		p = p.Elem
+	}
+	for other.Shape == Pointer {
+		other = other.Elem
+	}
+	below := func(name, at string) string { return strings.TrimSuffix(name+"."+at, ".-") }
+	switch {
+	case p.opaqueJSON() || other.opaqueJSON():
+		return ""
+	case p.Shape != other.Shape || p.Shape == Leaf && jsonKind(p.Typ) != jsonKind(other.Typ):
+		return "-"
+	case p.Elem != nil:
+		return p.Elem.Clash(other.Elem)
+	}
+	for _, f := range other.Fields {
+		i := slices.IndexFunc(p.Fields, func(own Member) bool { return own.Name == f.Name })
+		if i < 0 {
+			continue
+		}
+		if at := p.Fields[i].Plan.Clash(f.Plan); at != "" {
+			return below(f.Name, at)
+		}
+	}
+	return ""
+}
+
+// opaqueJSON reports whether the type's structure doesn't show its JSON.
+func (p *Plan) opaqueJSON() bool {
+	return p.Shape == Leaf && (p.Typ.Kind() == reflect.Struct || p.Typ.Kind() == reflect.Interface || reflect.PointerTo(p.Typ).Implements(marshalerType))
+}
+
+// jsonKind is the kind of JSON value that a simple type is encoded as.
+func jsonKind(t reflect.Type) reflect.Kind {
+	switch {
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
+		return reflect.Int
+	case t.Kind() == reflect.Float32:
+		return reflect.Float64
+	}
+	return t.Kind()
 }
 
 // Zero is the JSON of a value that Go would leave out.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,20 +15,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 )
-
-// Pool is a number of worker processes. It implements search.Workers.
-type Pool struct {
-	// batch is the most schedules that a worker is given at once.
-	batch   int
-	jobs    chan campaign.Schedule
-	results chan campaign.Result
-	closed  sync.Once
-
-	crew sync.WaitGroup
-	mu   sync.Mutex
-	errs []error
-}
 
 const (
 	// most bounds a batch. inHand is how many batches a worker has: the one that it plays, and the
@@ -41,52 +28,30 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// Start starts worker processes for a story: the command calls [Serve]. They stop when their input
-// ends: when the pool is closed, when the context ends, or when this process is gone, however it
-// ended.
-func Start(ctx context.Context, n int, story *campaign.Story, command ...string) *Pool {
-	p := &Pool{
-		batch: min(max(1, campaign.Ahead/(2*inHand*n)), most),
-		jobs:  make(chan campaign.Schedule, campaign.Ahead), results: make(chan campaign.Result, campaign.Ahead),
-	}
-	ctx, stop := context.WithCancel(ctx)
-	for i := range n {
-		p.crew.Go(func() {
-			if err := p.work(ctx, story, command); err != nil {
-				stop() // half a search proves nothing
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				p.errs = append(p.errs, fmt.Errorf("worker %d: %w", i, err))
-			}
-		})
-	}
-	go func() {
-		p.crew.Wait()
-		stop()
-		close(p.results)
-	}()
-	return p
+// Start starts n worker processes for a story: the command calls [Serve]. They stop when their
+// input ends: when the pool is closed, when the context ends, or when this process is gone, however
+// it ended.
+func Start(ctx context.Context, n int, story *campaign.Story, command ...string) *pool.Pool {
+	batch := min(max(1, campaign.Ahead/(2*inHand*n)), most)
+	return pool.Start(ctx, n, func(ctx context.Context, i int, jobs <-chan campaign.Schedule, results chan<- campaign.Result) error {
+		w := process{batch: batch, jobs: jobs, results: results}
+		if err := w.run(ctx, story, command); err != nil {
+			return fmt.Errorf("worker %d: %w", i, err)
+		}
+		return nil
+	})
 }
 
-// Give implements search.Workers.
-func (p *Pool) Give(s campaign.Schedule) { p.jobs <- s }
-
-// Take implements search.Workers.
-func (p *Pool) Take() (campaign.Result, bool) {
-	r, ok := <-p.results
-	return r, ok
+// process is one worker process, as the coordinator sees it.
+type process struct {
+	// batch is the most schedules that it gets at once.
+	batch   int
+	jobs    <-chan campaign.Schedule
+	results chan<- campaign.Result
 }
 
-// Close ends the workers and returns their errors. Results that were not taken yet are lost.
-func (p *Pool) Close() error {
-	p.closed.Do(func() { close(p.jobs) })
-	for range p.results {
-	}
-	return errors.Join(p.errs...)
-}
-
-// work runs one worker process.
-func (p *Pool) work(ctx context.Context, story *campaign.Story, command []string) error {
+// run runs the process until its jobs are done.
+func (w *process) run(ctx context.Context, story *campaign.Story, command []string) error {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr, cmd.Env, cmd.WaitDelay = &said, append(os.Environ(), "GOMAXPROCS=1"), lastWords
@@ -108,9 +73,9 @@ func (p *Pool) work(ctx context.Context, story *campaign.Story, command []string
 	var sender sync.WaitGroup
 	sender.Go(func() {
 		defer in.Close()
-		sent = p.send(alive, json.NewEncoder(in), story, free)
+		sent = w.send(alive, json.NewEncoder(in), story, free)
 	})
-	received := p.receive(json.NewDecoder(out), free)
+	received := w.receive(json.NewDecoder(out), free)
 	gone()
 	sender.Wait()
 	ended := cmd.Wait()
@@ -129,7 +94,7 @@ func (p *Pool) work(ctx context.Context, story *campaign.Story, command []string
 }
 
 // send sends a worker the story, and then batches until there are no more.
-func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story, free chan<- struct{}) error {
+func (w *process) send(ctx context.Context, to *json.Encoder, story *campaign.Story, free chan<- struct{}) error {
 	err := to.Encode(story)
 	for err == nil {
 		select {
@@ -139,7 +104,7 @@ func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story
 		}
 		var batch []campaign.Schedule
 		select {
-		case s, ok := <-p.jobs:
+		case s, ok := <-w.jobs:
 			if !ok {
 				return nil
 			}
@@ -147,9 +112,9 @@ func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		for more := true; more && len(batch) < p.batch; {
+		for more := true; more && len(batch) < w.batch; {
 			select {
-			case s, ok := <-p.jobs:
+			case s, ok := <-w.jobs:
 				if more = ok; ok {
 					batch = append(batch, s)
 				}
@@ -163,7 +128,7 @@ func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story
 }
 
 // receive takes over a worker's results, until its output ends.
-func (p *Pool) receive(from *json.Decoder, free <-chan struct{}) error {
+func (w *process) receive(from *json.Decoder, free <-chan struct{}) error {
 	for {
 		var found []campaign.Result
 		switch err := from.Decode(&found); err {
@@ -174,7 +139,7 @@ func (p *Pool) receive(from *json.Decoder, free <-chan struct{}) error {
 			return err
 		}
 		for _, r := range found {
-			p.results <- r
+			w.results <- r
 		}
 		<-free
 	}

@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// pool starts workers that are this test binary in a role.
-func pool(t testing.TB, n int, story *campaign.Story, as string) *workers.Pool {
+// crewOf starts workers that are this test binary in a role.
+func crewOf(t testing.TB, n int, story *campaign.Story, as string) campaign.Pool {
 	t.Helper()
 	t.Setenv(role, as)
 	return workers.Start(t.Context(), n, story, os.Args[0])
@@ -138,7 +138,7 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.Total = schedules
-				crew := pool(t, n, s.Story, "worker")
+				crew := crewOf(t, n, s.Story, "worker")
 				got := s.Run(crew, nil)
 				s.Shrink(crew, &got)
 				if err := crew.Close(); err != nil {
@@ -165,7 +165,7 @@ func TestDeadWorker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			crew := pool(t, 2, s.Story, as)
+			crew := crewOf(t, 2, s.Story, as)
 			if tally := s.Run(crew, nil); tally.Tried != 0 {
 				t.Errorf("%d schedules were tried by workers that try none", tally.Tried)
 			}

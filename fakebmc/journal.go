@@ -1,0 +1,43 @@
+package fakebmc
+
+import (
+	"slices"
+	"time"
+)
+
+// Entry is a reset of the host in its BMC's log, as a client can read it.
+type Entry struct {
+	ID     uint64 // counts from 1
+	At     time.Duration
+	Reset  ResetType
+	Client string
+}
+
+// maxEntries is how many a log has, the newest ones.
+const maxEntries = 100
+
+// enter adds a reset to the log.
+func (m *memory) enter(now time.Duration, client string, t ResetType) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entered++
+	m.entries = append(m.entries, Entry{m.entered, now, t, client})
+	m.entries = m.entries[max(0, len(m.entries)-maxEntries):]
+}
+
+// Entries are the resets that the BMC has carried out, the oldest first. They outlive its restarts.
+func (b *BMC) Entries() []Entry {
+	b.mem.mu.Lock()
+	defer b.mem.mu.Unlock()
+	return slices.Clone(b.mem.entries)
+}
+
+// ClearEntries empties the log.
+func (b *BMC) ClearEntries() {
+	b.mem.mu.Lock()
+	defer b.mem.mu.Unlock()
+	b.mem.entries = nil
+}
+
+// Age is how long ago something happened.
+func (b *BMC) Age(e Entry) time.Duration { return b.clk.Now() - e.At }
