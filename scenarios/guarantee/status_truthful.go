@@ -35,10 +35,8 @@ type reports struct {
 	roles    invariant.Roles
 	hosts    invariant.Roster[reportHost]
 	patience time.Duration
-	// epoch is the time of the run's start, zero if the world doesn't know, and clocks the last
-	// operation that set the clock of a process: what that takes for the present is its own.
-	epoch  time.Time
-	clocks history.Event
+	// epoch is the time of the run's start, zero if clocks can't be compared.
+	epoch time.Time
 }
 
 // contradictions is how often the status may contradict a fact that it has reported before: a
@@ -77,9 +75,6 @@ func (c *reports) Observe(e *history.Event) *invariant.Violation {
 	}
 	if e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.Power) {
 		c.forget()
-	}
-	if e.Kind == history.OpApplied && e.Key == "setClock" {
-		c.clocks = *e
 	}
 	if e.Host != "" {
 		h := c.hosts.Of(e.Host)
@@ -123,10 +118,8 @@ func (c *reports) said(h *reportHost, e *history.Event) {
 func (c *reports) dated(h *reportHost, e *history.Event) {
 	at, err := time.Parse(time.RFC3339Nano, e.Value)
 	switch {
-	case err != nil: // it is no time
-	case c.clocks.Kind != "":
-		c.SetAside(e, "no clock can be compared with another since "+invariant.Clause(&c.clocks))
-	case !c.epoch.IsZero() && at.Sub(c.epoch) > e.At+invariant.Coarse:
+	case err != nil || c.epoch.IsZero(): // it is no time, or a clock of its own
+	case at.Sub(c.epoch) > e.At+invariant.Coarse:
 		c.Breach(e, e, invariant.Clause(e)+" as of "+e.Value+", which is still to come")
 	case e.Kind == history.LastPoweredOn && h.last.Kind != "" && e.Value < h.last.Value:
 		c.Breach(&h.last, e, invariant.Clause(e)+" as of "+e.Value+", which is before the boot that had been recorded at "+invariant.Seconds(h.last.At))

@@ -145,7 +145,7 @@ type Timings struct {
 	// in the simulator.
 	Skew time.Duration
 	// Epoch is the time at which the run started, by the clock of its controllers; zero if the
-	// world doesn't know.
+	// world doesn't know, or a step sets a clock.
 	Epoch time.Time
 	// Quiet is how long a run goes on after nothing has been missing any more, so
 	// that every timer of the controllers comes round.
