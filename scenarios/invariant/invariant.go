@@ -117,6 +117,8 @@ type Timings struct {
 	// power is to change, Steady how often otherwise, and Backoff the longest time
 	// between attempts that fail.
 	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
+	// Kinds are the kinds of the world's own objects; without any, all are.
+	Kinds []string
 	// StandIns are the controllers that the world has in the place of Kubernetes' own. They are
 	// not under test.
 	StandIns []string

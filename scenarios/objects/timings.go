@@ -22,6 +22,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	t := spec.Topology.Timings
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
 	for i := range kinds {
+		timings.Kinds = append(timings.Kinds, kinds[i].GVK.Kind)
 		if kinds[i].Obstacle {
 			timings.Obstacles = append(timings.Obstacles, kinds[i].GVK.Kind)
 		}
