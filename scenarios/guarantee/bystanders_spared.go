@@ -74,8 +74,8 @@ type bystander struct {
 	fence             wish
 }
 
-// wanted is what others want of a Machine. Paused is the pause that keeps the deletion controller
-// from it, or zero.
+// wanted holds the wishes of others about a Machine. Paused is the pause that keeps the deletion
+// controller from it, or zero.
 type wanted struct {
 	mark, deletion wish
 	paused         history.Event
@@ -103,7 +103,7 @@ func (c *bystanders) Observe(e *history.Event) *invariant.Violation {
 	return c.Tell()
 }
 
-// of is what others want of a Machine.
+// of returns the wishes of others about a Machine.
 func (c *bystanders) of(machine string) *wanted {
 	m := c.machines[machine]
 	if m == nil {

@@ -27,13 +27,12 @@ var noFalseFence = invariant.Invariant{
 	},
 }
 
-// accusers judges every PowerOff by a controller, every remediation annotation that
-// one sets and every mark of a health check. What a controller did is judged by what
-// was the case a moment before too; and not at all if something hindered it since
-// that changed, for then it may have known no better. An agent that has its own host reset
-// has a reason if the host is fenced, or was hindered itself, or if the API server was silent and
-// most of the others were hindered: a control plane that is away is none. A mark is a reason for one
-// reset.
+// accusers judges every PowerOff by a controller, every remediation annotation that one sets and
+// every mark of a health check. What a controller did is judged by what was the case a moment
+// before too; and not at all if something hindered it since that changed, for then it may have
+// known no better. An agent that has its own host reset has a reason if the host is fenced, or was
+// hindered itself, or if the API server was silent and most of the others were hindered: a control
+// plane that is away is none. A mark is a reason for one reset.
 type accusers struct {
 	invariant.Ruling
 	*invariant.Hindrances

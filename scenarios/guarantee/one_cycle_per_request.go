@@ -56,9 +56,9 @@ type cycles struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[cycleHost]
-	// patience is how long a client has to wait before nothing coming of its
-	// request is a loss, and command how much longer a command may take that is given again; 0 if the
-	// world doesn't know.
+	// patience is how long a client has to wait before nothing coming of its request is a loss,
+	// and command how much longer a command may take that is given again; 0 if the world doesn't
+	// know.
 	patience, command time.Duration
 }
 

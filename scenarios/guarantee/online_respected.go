@@ -22,7 +22,8 @@ var onlineRespected = invariant.Invariant{
 }
 
 // offline judges every PowerOn of a host that should be off or that isn't provisioned, every
-// controller that says otherwise of a host than its user, and after healing whether the host is off.
+// controller that says otherwise of a host than its user, and after healing whether the host is
+// off.
 type offline struct {
 	invariant.Promise
 	roles invariant.Roles

@@ -27,7 +27,7 @@ type owners struct {
 	roles     invariant.Roles
 	placed    invariant.PlacedOn
 	unmanaged map[string]bool
-	// leaving are the Machines that are being deleted, and parting is what their deletion has
+	// leaving are the Machines that are being deleted, and parting holds what their deletion has
 	// taken from one of them, as set and as removed, unless the Machine goes with it.
 	leaving map[string]bool
 	parting [][2]history.Event

@@ -146,8 +146,8 @@ type Timings struct {
 	// known. The observers are the API server's and one for each host. It is 0
 	// in the simulator.
 	Skew time.Duration
-	// Epoch is the time at which the run started, by the clock of its controllers; zero if the world
-	// doesn't know.
+	// Epoch is the time at which the run started, by the clock of its controllers; zero if the
+	// world doesn't know.
 	Epoch time.Time
 	// Quiet is how long a run goes on after nothing has been missing any more, so
 	// that every timer of the controllers comes round.
