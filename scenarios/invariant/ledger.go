@@ -70,7 +70,7 @@ func kindIs(kind history.Kind) func(*history.Event) bool {
 // and whether there was any such process.
 type ledger struct {
 	roles Roles
-	// kinds are those of the world's own objects.
+	// kinds names the kinds of the world's own objects.
 	kinds  []string
 	resets map[string]*Resets
 	harms  []Harm

@@ -11,14 +11,15 @@ import (
 // rules on what comes of it, and by what right they may send it.
 //
 // The table, the kinds of harms and the kinds of events that take nothing have together a row for
-// all that a process under test can do in either world. What has no row makes a run unjudged.
+// all that a process under test can do in either world. Without a row, a write makes its run
+// unjudged.
 type Request struct {
 	// Part is one of Parts, or "" for any.
 	Part string
-	// Does is a verb and a kind of objects, or bmc and a reset type. An update, a patch and an apply
-	// are all a patch.
+	// Does has a verb and a kind of objects, or bmc and a reset type. An update, a patch and an
+	// apply are all a patch.
 	Does string
-	// Judge is the guarantee, or "" if none needs to rule; Right is by what right, or why none does.
+	// Judge is the guarantee, or "" if none needs to rule; Right says by what right, or why not.
 	Judge, Right string
 }
 
