@@ -10,7 +10,7 @@ import (
 
 var bystandersSpared = invariant.Invariant{
 	ID:    "bystanders-spared",
-	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or gives away, switches off or deprovisions its host, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; and nothing is taken for the deletion of one that is paused.",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; and nothing is taken for the deletion of one that is paused.",
 	Seed:  "000, 002, 003, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &bystanders{
@@ -31,18 +31,20 @@ type licence struct {
 	deeds []history.Kind
 }
 
-// vacates are the deeds that empty a Node and take it away, and retires those that take all away
+// vacates are the deeds that empty a Node and take it away, fences those that have its host go off
+// as well, by a request, and retires those that take all away
 // that a Machine has.
 var (
 	vacates = []history.Kind{history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted}
-	retires = append(slices.Clip(vacates), history.HostConsumer, history.OnlineWanted, history.MachineDeleted)
+	retires = append(slices.Clip(vacates), history.AnnotationSet, history.HostConsumer, history.OnlineWanted, history.MachineDeleted)
+	fences  = append(slices.Clip(vacates), history.AnnotationSet)
 )
 
 // licences lists all that permits anybody anything. A Machine that is marked gets its host and its
 // Node back: the mark permits its remediation to give nothing away, and no part to deprovision a
 // host, or to delete a BareMetalHost. Only a user asks for the deletion of a Machine.
 var licences = []licence{
-	{(*invariant.Roles).Remediates, marked, vacates},
+	{(*invariant.Roles).Remediates, marked, fences},
 	{(*invariant.Roles).Agent, marked, vacates},
 	{(*invariant.Roles).Agent, sentencedBoot, vacates},
 	{(*invariant.Roles).Deletes, deleted, retires},

@@ -3,6 +3,7 @@ package guarantee
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -14,7 +15,7 @@ var nodeRestored = invariant.Invariant{
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts)}
+		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts), within: p.Timings.Return}
 	},
 }
 
@@ -30,6 +31,8 @@ type nodes struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[nodeHost]
+	// within is how long a Node may be away before its remediation does something again.
+	within time.Duration
 }
 
 type nodeHost struct {
@@ -143,7 +146,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i]
-			if l := h.State.lacking(h.Name, &c.roles); l.Sentence != "" && !yield(l) {
+			if l := h.State.lacking(h.Name, &c.roles, c.within); l.Sentence != "" && !yield(l) {
 				return
 			}
 		}
@@ -155,7 +158,7 @@ var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.Node
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
 // itself has to switch on a host that is off; agents make its Node anew nevertheless.
-func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
+func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Duration) invariant.Lack {
 	staysOff := roles.Power == "" && s.IsOff() && (s.uid != "" || len(roles.Fencers) == 0)
 	if !s.had || !s.Demand.On() || s.leaving || staysOff || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
 		return invariant.Lack{}
@@ -164,6 +167,7 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
 	what := ""
 	switch {
 	case s.uid == "":
+		l.Within = within
 		what = "has not been created again"
 	case s.Known() && !s.Complete:
 		what = "has no kubelet: no boot of the host is complete"

@@ -15,9 +15,11 @@ const (
 	ExternalAnnotation    = "host.metal3.io/external-remediation"
 	PoweredOffAnnotation  = "remediation.metal3.io/powered-off-for-remediation"
 	PausedAnnotation      = "cluster.x-k8s.io/paused"
-	SkipAnnotation        = "cluster.x-k8s.io/skip-remediation"
-	PreDrainHook          = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
-	PreTerminateHook      = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+	// SkipDrainAnnotation is how a user keeps a Machine from being drained.
+	SkipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"
+	SkipAnnotation      = "cluster.x-k8s.io/skip-remediation"
+	PreDrainHook        = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+	PreTerminateHook    = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )
 
 // RebootRequest reports whether e changes a reboot annotation of a host, and
@@ -50,6 +52,9 @@ func Takes(e *history.Event) bool {
 	case history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
 		history.MachineDeleting, history.MachineDeleted, history.BareMetalHostDeleted, history.ProvisioningState, history.HostConsumer:
 		return true
+	case history.AnnotationSet:
+		_, reboot := RebootRequest(e)
+		return reboot
 	case history.OnlineWanted:
 		return e.Value == "false"
 	}
@@ -263,7 +268,7 @@ func Without(list []string, s string) []string {
 
 // KeepsOff reports whether an annotation of a Machine keeps controllers from it.
 func KeepsOff(e *history.Event) bool {
-	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation ||
+	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation || e.Key == SkipDrainAnnotation ||
 		strings.HasPrefix(e.Key, PreDrainHook) || strings.HasPrefix(e.Key, PreTerminateHook))
 }
 

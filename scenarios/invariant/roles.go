@@ -82,6 +82,22 @@ func (r *Roles) Checks(actor string) bool { return Plays(actor, r.HealthCheck) }
 // Deletes is like Powers.
 func (r *Roles) Deletes(actor string) bool { return Plays(actor, r.Deletion) }
 
+// In reports whether an actor plays the part of this name, one of Parts.
+func (r *Roles) In(part, actor string) bool {
+	switch part {
+	case "power":
+		return r.Powers(actor)
+	case "remediation":
+		return r.Remediates(actor)
+	case "healthcheck":
+		return r.Checks(actor)
+	case "deletion":
+		return r.Deletes(actor)
+	default:
+		return part == "fencer" && r.Agent(actor)
+	}
+}
+
 // Tested reports whether an actor is a process under test.
 func (r *Roles) Tested(actor string) bool {
 	return r.Powers(actor) || r.Remediates(actor) || r.Checks(actor) || r.Deletes(actor) || r.Agent(actor)
