@@ -51,7 +51,7 @@ func BenchmarkSteady(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c, err := r.New(Deps{Client: s, Live: s, Clock: clocktesting.NewFakePassiveClock(bed.clock.Now()), Power: func(time.Duration) reboot.Power { return bed }})
+		c, err := r.New(Deps{Client: s, Live: s, Clock: clocktesting.NewFakePassiveClock(bed.clock.Now()), Steady: bed.clock, Power: func(time.Duration) reboot.Power { return bed }})
 		if err != nil {
 			b.Fatal(err)
 		}

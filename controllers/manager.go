@@ -52,6 +52,7 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			Client:   mgr.GetClient(),
 			Live:     mgr.GetAPIReader(),
 			Clock:    clock.RealClock{},
+			Steady:   clock.RealClock{}, // whose differences are differences of uptimes
 			Warn:     teller(mgr.GetEventRecorder(s.Name), corev1.EventTypeWarning),
 			Inform:   teller(mgr.GetEventRecorder(s.Name), corev1.EventTypeNormal),
 			Settings: s.Settings,

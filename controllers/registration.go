@@ -149,8 +149,9 @@ type Deps struct {
 	// LiveWithin reads from the API server and writes to it, and gives each request up
 	// after a time. Only a process on a host has it.
 	LiveWithin func(time.Duration) client.Client
-	// Clock is the only clock.
-	Clock clock.PassiveClock
+	// Clock shows the time, as objects have it. Steady measures how long something takes that the
+	// process has seen itself: setting the clock doesn't move it.
+	Clock, Steady clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
 	// Inform reports progress that takes time; may be nil.
@@ -323,7 +324,7 @@ var registrations = []Registration{
 	}, healthcheck.Decide, healthcheck.Actions), healthcheck.DefaultSettings, func(d Deps, settings healthcheck.Settings) (reconcile.Reconciler, error) {
 		decide, err := Overlaid(healthcheck.Decide, healthcheck.Actions, d.Overlay)
 		return &healthcheck.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(overlayable(Registration{

@@ -299,9 +299,9 @@ func (p *proc) arm(c *scenarios.CrashOp) {
 	}
 }
 
-// due is the crash at this point of the next effect, or nil. It is called with mu held.
-func (p *proc) due(point scenarios.CrashPoint) *scenarios.CrashOp {
-	if c := p.crash.Due(); c != nil && c.Point == point {
+// due is the crash at this point of an effect that comes next, or nil. It is called with mu held.
+func (p *proc) due(point scenarios.CrashPoint, effect string) *scenarios.CrashOp {
+	if c := p.crash.Due(effect); c != nil && c.Point == point {
 		return c
 	}
 	return nil
@@ -581,7 +581,7 @@ func (l *life) arrives(r gate.Request) error {
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}
 	}
 	p.b.record.Writers.Asks(r.Effect, p.name)
-	if c := p.due(scenarios.CrashBefore); c != nil && r.Effect != "" {
+	if c := p.due(scenarios.CrashBefore, r.Effect); c != nil && r.Effect != "" {
 		p.kill(c, "before "+r.Effect)
 		if late := time.Duration(c.LateBy); late > 0 {
 			return l.late(r, errDead, late, executedLate(late))
@@ -620,15 +620,15 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	p.b.record.Now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
 	if err := l.answerDeviates(r, fault); err != nil {
 		if fault == scenarios.FaultErrorAfter {
-			p.crash.Effect()
+			p.crash.Effect(r.Effect)
 		}
 		return err
 	}
-	if c := p.due(scenarios.CrashAfter); c != nil {
+	if c := p.due(scenarios.CrashAfter, r.Effect); c != nil {
 		p.kill(c, "after "+r.Effect)
 		return errDead
 	}
-	p.crash.Effect()
+	p.crash.Effect(r.Effect)
 	return nil
 }
 

@@ -120,10 +120,10 @@ func TestCrashes(t *testing.T) {
 		want  []string // of the history, for three effects of each life
 		last  int      // which life does them all
 	}{
-		"before the second": {scenarios.CrashOp{Effect: 2, Point: scenarios.CrashBefore}, []string{
+		"before the second": {scenarios.CrashOp{Occurrence: 2, Point: scenarios.CrashBefore}, []string{
 			"controller-started", "controller-effect delete Node/n-1", "controller-crashed before delete Node/n-2",
 			"controller-started", "controller-effect delete Node/n-1", "controller-effect delete Node/n-2", "controller-effect delete Node/n-3"}, 2},
-		"after the second": {scenarios.CrashOp{Effect: 2, Point: scenarios.CrashAfter}, []string{
+		"after the second": {scenarios.CrashOp{Occurrence: 2, Point: scenarios.CrashAfter}, []string{
 			"controller-started", "controller-effect delete Node/n-1", "controller-effect delete Node/n-2", "controller-crashed after delete Node/n-2",
 			"controller-started", "controller-effect delete Node/n-1", "controller-effect delete Node/n-2", "controller-effect delete Node/n-3"}, 2},
 		"after each": {scenarios.CrashOp{Each: true, Point: scenarios.CrashAfter}, []string{

@@ -118,7 +118,7 @@ type realProcess struct {
 }
 
 func (p realProcess) Crash(effect int, after bool) {
-	crash := &scenarios.CrashOp{Effect: effect, Point: scenarios.CrashBefore}
+	crash := &scenarios.CrashOp{Occurrence: effect, Point: scenarios.CrashBefore}
 	if after {
 		crash.Point = scenarios.CrashAfter
 	}

@@ -52,7 +52,7 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 			continue
 		}
 		switch {
-		case do.Crash != nil && is(do.Crash.Controller) && (do.Crash.Effect > 0 || do.Crash.Each || do.Crash.StaleBy > 0):
+		case do.Crash != nil && is(do.Crash.Controller) && (!do.Crash.AtOnce() || do.Crash.StaleBy > 0):
 			reasons = append(reasons, "crash "+do.Crash.Controller+": kube-controller-manager, which runs what it stands in for, can be killed, but nobody knows its effects")
 		case do.StartSecond != nil && is(do.StartSecond.Controller):
 			reasons = append(reasons, "startSecond "+do.StartSecond.Controller+": kube-controller-manager, which runs what it stands in for, runs once")

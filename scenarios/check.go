@@ -3,6 +3,7 @@ package scenarios
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,6 +39,10 @@ type Checker interface {
 	// Selection reports objects that are not there, and returns the kind of those that are.
 	// Their kind must have something.
 	Selection(path string, s Selection, has func(*Kind) bool) (kind string)
+	// Object reports a name of an object, KIND/NAME, whose kind doesn't have something, or which
+	// can't be there, and Reset a command that no BMC knows.
+	Object(path, object string, has func(*Kind) bool) (kind string)
+	Reset(path, name string)
 	// Content reports a merge patch that doesn't fit a kind.
 	Content(path, kind string, merge json.RawMessage)
 
@@ -171,18 +176,34 @@ func checkCrash(c Checker, path string, op *CrashOp) {
 		c.Host(path+".host", op.Host)
 	}
 	c.Controller(path+".controller", op.Process())
-	if op.Effect < 1 {
-		c.Bad(path+".effect", "%d: effects are counted from 1; leave it out to crash immediately", op.Effect)
+	CheckDeed(c, path+".deed", op.Deed)
+	if op.Occurrence < 1 {
+		c.Bad(path+".occurrence", "%d: occurrences are counted from 1", op.Occurrence)
 	}
 	AtLeast(c, path+".restartAfter", op.RestartAfter, restartTime)
 	c.OneOf(path+".point", "crash point", string(op.Point), CrashPoints)
 	switch {
-	case op.LateBy > 0 && op.Effect > 0 && op.Point == CrashAfter, op.LateBy > 0 && op.Each && op.Point == CrashAfter:
+	case op.LateBy > 0 && !op.AtOnce() && op.Point == CrashAfter:
 		c.Bad(path+".lateBy", "after the effect, nothing is in flight any more: use point: before")
-	case op.Each && op.Effect > 0:
-		c.Bad(path+".effect", "each already covers every effect: leave this out")
-	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
-		c.Bad(path+".point", "does not say which effect: add effect or each")
+	case op.Each && op.Deed != "" || op.Each && op.Occurrence > 0:
+		c.Bad(path+".each", "already covers every effect: leave this out, or deed and occurrence")
+	case op.AtOnce() && op.Point == CrashBefore:
+		c.Bad(path+".point", "does not say what it crashes before: add deed or each")
+	}
+}
+
+// CheckDeed checks the name of something that a controller does to the world: nothing else has one.
+func CheckDeed(c Checker, path, deed string) {
+	verb, object, _ := strings.Cut(deed, " ")
+	if verb == bmcDeed {
+		reset, host, _ := strings.Cut(object, " ")
+		c.Reset(path, reset)
+		c.Host(path, host)
+		return
+	}
+	verbs := append(slices.Sorted(maps.Keys(deedVerbs)), bmcDeed)
+	if c.OneOf(path, "deed", verb, verbs) {
+		c.Object(path, object, IsWritten)
 	}
 }
 

@@ -34,7 +34,24 @@ func (d Deed) IsDelivery() bool { return strings.HasPrefix(d.Does, "deliver ") }
 func (d Deed) IsStart() bool { return strings.HasPrefix(d.Does, "start ") }
 
 // IsCommand reports whether it is a command to a BMC.
-func (d Deed) IsCommand() bool { return strings.HasPrefix(d.Does, "bmc ") }
+func (d Deed) IsCommand() bool { return strings.HasPrefix(d.Does, bmcDeed+" ") }
+
+// deedVerbs begin the names of effects on objects, bmcDeed those of commands to BMCs. Sentences use
+// the longer form.
+var deedVerbs = map[string]string{
+	"create": "creates", "update": "updates", "patch": "patches", "delete": "deletes", "evict": "evicts",
+}
+
+const bmcDeed = "bmc"
+
+// deedInWords completes a sentence about whoever does it: "deletes Node/worker-1".
+func deedInWords(effect string) string {
+	verb, object, _ := strings.Cut(effect, " ")
+	if reset, host, _ := strings.Cut(object, " "); verb == bmcDeed {
+		return "sends " + reset + " to the BMC of " + host
+	}
+	return deedVerbs[verb] + " " + object
+}
 
 // String is the deed as a plan names it: ACTOR/DEED/N, or ACTOR/DEED/AFTER.N for a read.
 func (d Deed) String() string {

@@ -19,6 +19,9 @@ type Kind struct {
 	// Obstacle says that users make its objects to keep controllers from their work. A story that
 	// stops early takes those back that it would have deleted.
 	Obstacle bool
+	// Heartbeat says that its objects are written all the time, so that a write is no
+	// effect that a crash could be counted by.
+	Heartbeat bool
 	// Unmade says in a sentence why users don't make what they change.
 	Unmade string
 }
@@ -69,3 +72,4 @@ func IsCustom(k *Kind) bool    { return k.Custom }
 func IsAnnotated(k *Kind) bool { return k.Annotated }
 func IsChanged(k *Kind) bool   { return k.Changed }
 func IsMade(k *Kind) bool      { return k.Made }
+func IsWritten(k *Kind) bool   { return !k.Heartbeat }

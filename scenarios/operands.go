@@ -118,10 +118,13 @@ type CrashOp struct {
 	Controller string `json:"controller"`
 	// host is the host whose process dies, for a controller that runs on every host.
 	Host string `json:"host,omitempty"`
-	// effect counts the controller's API writes and BMC commands from now on, starting at
-	// 1; the crash happens at this one. Default: the crash is immediate, unless each is
-	// set.
-	Effect int `json:"effect,omitempty"`
+	// deed names the effect around which the controller crashes: a write of an object, such as
+	// delete Node/worker-1 or evict Pod/web, or a command, such as bmc ForceOff worker-1. Default:
+	// the crash is immediate, unless each or occurrence is set.
+	Deed string `json:"deed,omitempty"`
+	// occurrence says which of these deeds from now on is meant, counted from 1; without a deed,
+	// which of all that the controller writes and commands. Default: 1.
+	Occurrence int `json:"occurrence,omitempty"`
 	// each repeats the crash at every effect until the faults are withdrawn.
 	Each bool `json:"each,omitempty"`
 	// point says whether the controller dies before or after the effect. Default: after.
@@ -145,6 +148,9 @@ func SentBefore(process string, late time.Duration) *history.Hindrance {
 	}
 	return &history.Hindrance{Party: ControllerEnd(process), For: late, Decided: true}
 }
+
+// AtOnce reports whether it waits for nothing that the process does.
+func (c *CrashOp) AtOnce() bool { return c.Deed == "" && c.Occurrence == 0 && !c.Each }
 
 // Process is the name of the process.
 func (c *CrashOp) Process() string {
@@ -422,8 +428,12 @@ func (c *CrashOp) String() string {
 	switch {
 	case c.Each:
 		fmt.Fprintf(&b, " %s each of its effects", c.Point)
-	case c.Effect > 0:
-		fmt.Fprintf(&b, " %s its effect %d", c.Point, c.Effect)
+	case c.Deed != "" && c.Occurrence > 1:
+		fmt.Fprintf(&b, " %s it %s (occurrence %d)", c.Point, deedInWords(c.Deed), c.Occurrence)
+	case c.Deed != "":
+		fmt.Fprintf(&b, " %s it %s", c.Point, deedInWords(c.Deed))
+	case c.Occurrence > 0:
+		fmt.Fprintf(&b, " %s its effect %d", c.Point, c.Occurrence)
 	}
 	fmt.Fprintf(&b, ", restart after %s", time.Duration(c.RestartAfter))
 	if c.StaleBy > 0 {
@@ -483,7 +493,7 @@ func pastAndFuture(op *CrashOp, _ *Spec) []Feature {
 	if op.StaleBy > 0 {
 		features = append(features, FeatureStaleLists)
 	}
-	if op.LateBy > 0 && op.Effect == 0 && !op.Each {
+	if op.LateBy > 0 && op.AtOnce() {
 		features = append(features, FeatureLateRequests)
 	}
 	return features

@@ -359,7 +359,7 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	name := scenarios.Process(c.Name, n)
 	p := b.newProcess(c, name, steps.PlaceProcess+name, scenarios.ControllerEnd(name))
-	p.deps.Clock = wallClock{b.w, &p.offset}
+	p.deps.Clock, p.deps.Steady = wallClock{b.w, &p.offset}, wallClock{b.w, nil}
 	p.deps.Decided = b.decided(c.Name, p, func() string { return p.flights.running.entry.request.String() })
 	if c.Setup == nil {
 		if err := b.watch(p, c.For, nil); err != nil {

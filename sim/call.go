@@ -159,7 +159,7 @@ func (p *process) serve(f *flight, c *call) {
 func (p *process) arrive(f *flight, c *call, t trouble) {
 	var crash *scenarios.CrashOp
 	if c.effect != "" {
-		crash = p.crash.Due()
+		crash = p.crash.Due(c.effect)
 	}
 	if crash != nil {
 		t = trouble{fault: scenarios.FaultCrashAfter}
@@ -199,7 +199,7 @@ func (p *process) arrive(f *flight, c *call, t trouble) {
 			return
 		}
 		if c.effect != "" && err == nil {
-			p.crash.Effect()
+			p.crash.Effect(c.effect)
 			p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect})
 		}
 		switch fault {

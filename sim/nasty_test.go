@@ -257,8 +257,8 @@ func TestLateCommands(t *testing.T) {
 		{name: "the client gave up", fault: scenarios.FaultLate, offs: 2},
 		{name: "the client died", fault: scenarios.FaultCrashLate, offs: 2},
 		{name: "the client did not wait so long", slow: 2 * late, offs: 2},
-		{name: "it died before its command", crash: &scenarios.CrashOp{Controller: "kicker", Effect: 1, Point: scenarios.CrashBefore}, offs: 1},
-		{name: "it died with its command on the way", crash: &scenarios.CrashOp{Controller: "kicker", Effect: 1, Point: scenarios.CrashBefore, LateBy: late}, offs: 2},
+		{name: "it died before its command", crash: &scenarios.CrashOp{Controller: "kicker", Occurrence: 1, Point: scenarios.CrashBefore}, offs: 1},
+		{name: "it died with its command on the way", crash: &scenarios.CrashOp{Controller: "kicker", Occurrence: 1, Point: scenarios.CrashBefore, LateBy: late}, offs: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commanded := false

@@ -91,7 +91,7 @@ type simulatedProcess struct {
 }
 
 func (p simulatedProcess) Crash(effect int, after bool) {
-	crash := &scenarios.CrashOp{Controller: p.actor.name, Effect: effect, Point: scenarios.CrashBefore}
+	crash := &scenarios.CrashOp{Controller: p.actor.name, Occurrence: effect, Point: scenarios.CrashBefore}
 	if after {
 		crash.Point = scenarios.CrashAfter
 	}

@@ -59,8 +59,10 @@ type Reconciler struct {
 	// Live reads from the API server. The cache only proposes: one that lags would
 	// let too many Machines be marked, and what it says of one Machine be undone by
 	// what is so, again and again, while another waits for its mark.
-	Live  client.Reader
-	Clock clock.PassiveClock
+	Live client.Reader
+	// Clock is for its own records, and Steady for how long it has seen something. Others write by
+	// clocks of their own.
+	Clock, Steady clock.PassiveClock
 	// Warn reports a MachineHealthCheck that can't be acted on; may be nil.
 	Warn     func(about client.Object, reason, message string)
 	Settings Settings
@@ -69,8 +71,9 @@ type Reconciler struct {
 
 	mutex  sync.Mutex
 	warned map[types.UID]int64 // generation
-	// began is when it looked first.
-	began time.Time
+	// began is when it looked first, and sights when it saw conditions that others have written.
+	began  time.Time
+	sights map[sight]seen
 	// marked is when it marked Machines: a remediation may be over before it looks again, and then
 	// what is on record is about an older start.
 	marked map[types.UID]mark
@@ -80,6 +83,13 @@ type Reconciler struct {
 	// server, or when its cache showed the first of them.
 	looked map[types.UID]time.Time
 }
+
+// sight is a condition, and about the kind, the name and the UID of whatever has it. Is has its
+// status and the time of its transition, which distinguish it from the one before.
+type sight struct{ about, condition, is string }
+
+// seen is when there was such a condition first, and last.
+type seen struct{ first, last time.Time }
 
 // crowd says whether too many Machines were unhealthy when a check was looked at last, and
 // since when they aren't.
@@ -187,7 +197,7 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 		}
 		if !t.deadline.IsZero() {
 			// It may have come since the Nodes were asked for.
-			if left := max(t.deadline.Sub(r.Clock.Now()), time.Millisecond); seen.after == 0 || left < seen.after {
+			if left := max(t.deadline.Sub(r.Steady.Now()), time.Millisecond); seen.after == 0 || left < seen.after {
 				seen.after = left
 			}
 		}
@@ -208,14 +218,31 @@ func (r *Reconciler) firstLook(now time.Time) time.Time {
 	return r.began
 }
 
-// forgotten is when a mark is too old to matter: no Node takes as long to start.
+// since is when this process saw s first: one that starts counts anew.
+func (r *Reconciler) since(s sight, now time.Time) time.Time {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	known, ok := r.sights[s]
+	if !ok {
+		known.first = now
+		maps.DeleteFunc(r.sights, func(_ sight, old seen) bool { return now.Sub(old.last) > forgotten })
+	}
+	if r.sights == nil {
+		r.sights = map[sight]seen{}
+	}
+	known.last = now
+	r.sights[s] = known
+	return known.first
+}
+
+// forgotten is when a mark, or a sight, is too old to matter: no Node takes as long to start.
 const forgotten = 24 * time.Hour
 
 // noteMark remembers that a Machine was marked just now, or perhaps.
 func (r *Reconciler) noteMark(machine *clusterv1.Machine) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	now := r.Clock.Now()
+	now := r.Steady.Now()
 	maps.DeleteFunc(r.marked, func(_ types.UID, m mark) bool { return now.Sub(m.at) > forgotten })
 	if r.marked == nil {
 		r.marked = map[types.UID]mark{}
@@ -243,7 +270,7 @@ func (r *Reconciler) overdue(check types.UID, remediating bool) bool {
 		delete(r.looked, check)
 		return false
 	}
-	now := r.Clock.Now()
+	now := r.Steady.Now()
 	last, ok := r.looked[check]
 	if ok && now.Sub(last) < lookAgain {
 		return false
@@ -263,7 +290,7 @@ func (r *Reconciler) untilCalm(check types.UID, tooMany bool) time.Duration {
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	now := r.Clock.Now()
+	now := r.Steady.Now()
 	if r.crowds == nil {
 		r.crowds = map[types.UID]*crowd{}
 	}
@@ -289,7 +316,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
-	others, err := readOthers(ctx, reader, r.Clock.Now())
+	others, err := readOthers(ctx, reader, r.Steady.Now(), r.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -327,8 +354,8 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 // others is what a check must know beside the Machines.
 type others struct {
 	// asked is when the Nodes were asked for: what is read next may be late, and a condition
-	// has lasted no longer than it had then.
-	asked time.Time
+	// has lasted no longer than it had then. Wall was the time on the clock then.
+	asked, wall time.Time
 	// began is when this process looked first.
 	began time.Time
 	nodes map[string]*corev1.Node
@@ -338,12 +365,12 @@ type others struct {
 	power map[string]*api.ProvisionStatus
 }
 
-func readOthers(ctx context.Context, reader client.Reader, now time.Time) (others, error) {
+func readOthers(ctx context.Context, reader client.Reader, now, wall time.Time) (others, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return others{}, fmt.Errorf("list the Nodes: %w", err)
 	}
-	o := others{asked: now, nodes: make(map[string]*corev1.Node, len(nodes.Items))}
+	o := others{asked: now, wall: wall, nodes: make(map[string]*corev1.Node, len(nodes.Items))}
 	for i := range nodes.Items {
 		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
@@ -374,9 +401,10 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	if seconds := check.Spec.Checks.NodeStartupTimeoutSeconds; seconds != nil {
 		startup = time.Duration(*seconds) * time.Second
 	}
+	now := o.asked
 	var started time.Time
-	if s.Recorded == Waiting && startup > 0 {
-		started = since.Add(startup)
+	if s.Recorded == Waiting && startup > 0 { // by its own clock, perhaps in an earlier life
+		started = now.Add(since.Add(startup).Sub(o.wall))
 	}
 
 	node := o.nodes[t.machine.Status.NodeRef.Name] // a Machine without one names none
@@ -384,7 +412,6 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 		node = nil // somebody has made it, and no kubelet has registered yet: that takes a boot
 	}
 	s.Missing = node == nil
-	now := o.asked
 	switch {
 	case s.Remediating:
 		t.deadline = now.Add(lookAgain)
@@ -397,7 +424,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 			t.deadline = later(started, later(o.lastStart(t.machine, now), r.lastMark(t.machine)).Add(startup))
 		}
 	default:
-		t.deadline = sickUntil(check, t.machine, node)
+		t.deadline = r.sickUntil(check, t.machine, node, now)
 		if s.Sick = !t.deadline.IsZero(); s.Sick && t.deadline.Before(started) {
 			t.deadline = started
 		}
@@ -421,10 +448,10 @@ func (o others) lastStart(machine *clusterv1.Machine, now time.Time) time.Time {
 		return now
 	case power.LastPoweredOn == nil:
 		return time.Time{}
-	case power.LastPoweredOn.After(now):
+	case power.LastPoweredOn.After(o.wall):
 		return o.began
 	}
-	return power.LastPoweredOn.Time
+	return now.Add(power.LastPoweredOn.Sub(o.wall))
 }
 
 func later(a, b time.Time) time.Time {
@@ -458,10 +485,10 @@ func recorded(machine *clusterv1.Machine) (Verdict, time.Time) {
 
 // sickUntil is when the first unhealthy condition of a Machine or its Node has
 // lasted for too long; zero if they have none.
-func sickUntil(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, node *corev1.Node) time.Time {
+func (r *Reconciler) sickUntil(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, node *corev1.Node, now time.Time) time.Time {
 	var first time.Time
-	lasts := func(since metav1.Time, timeoutSeconds *int32) {
-		deadline := since.Time
+	lasts := func(of client.Object, condition, status string, transition metav1.Time, timeoutSeconds *int32) {
+		deadline := r.since(sight{fmt.Sprintf("%T/%s/%s", of, of.GetName(), of.GetUID()), condition, status + " " + transition.String()}, now)
 		if timeoutSeconds != nil {
 			deadline = deadline.Add(time.Duration(*timeoutSeconds) * time.Second)
 		}
@@ -472,14 +499,14 @@ func sickUntil(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, 
 	for _, sick := range check.Spec.Checks.UnhealthyNodeConditions {
 		for _, c := range node.Status.Conditions {
 			if c.Type == sick.Type && c.Status == sick.Status {
-				lasts(c.LastTransitionTime, sick.TimeoutSeconds)
+				lasts(node, string(c.Type), string(c.Status), c.LastTransitionTime, sick.TimeoutSeconds)
 			}
 		}
 	}
 	for _, sick := range check.Spec.Checks.UnhealthyMachineConditions {
 		for _, c := range machine.Status.Conditions {
 			if c.Type == sick.Type && c.Status == sick.Status {
-				lasts(c.LastTransitionTime, sick.TimeoutSeconds)
+				lasts(machine, c.Type, string(c.Status), c.LastTransitionTime, sick.TimeoutSeconds)
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func readyNode(name string) *corev1.Node {
 
 func (w *ward) restart(settings Settings) {
 	w.reconciler = &Reconciler{
-		Client: w.client, Live: w.client, Clock: w.clock, Settings: settings, Decide: Decide,
+		Client: w.client, Live: w.client, Clock: w.clock, Steady: w.clock, Settings: settings, Decide: Decide,
 		Warn: func(_ client.Object, reason, message string) { w.warnings = append(w.warnings, message) },
 	}
 }
@@ -217,6 +217,28 @@ func TestSickNode(t *testing.T) {
 	}
 }
 
+// TestClockIsWrong: Nodes are written by other clocks than the health check's, which somebody may
+// set besides. A condition counts from when it was seen first, and one that comes back is another.
+func TestClockIsWrong(t *testing.T) {
+	for _, ahead := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		w := newWard(t, 2, nil)
+		wall := clocktesting.NewFakePassiveClock(epoch.Add(ahead))
+		w.reconciler.Clock = wall
+		w.setReady("worker-1", corev1.ConditionUnknown)
+		w.wantWait(w.settle(), 10*time.Second)
+		w.pass(9 * time.Second)
+		w.wantMarked()
+		w.setReady("worker-1", corev1.ConditionTrue)
+		w.settle()
+		w.setReady("worker-1", corev1.ConditionUnknown)
+		wall.SetTime(epoch.Add(-ahead))
+		w.wantWait(w.settle(), 10*time.Second)
+		w.pass(10 * time.Second)
+		w.settle()
+		w.wantMarked("worker-1")
+	}
+}
+
 func TestMissingNodeHasItsStartupTime(t *testing.T) {
 	for name, lose := range map[string]func(*ward){
 		"deleted": func(w *ward) { w.deleteNode("worker-1") },
@@ -276,6 +298,7 @@ func TestNodeThatNoKubeletHasMade(t *testing.T) {
 func TestStartupTimeBeginsAgainAfterRemediation(t *testing.T) {
 	w := newWard(t, 1, nil)
 	w.setReady("worker-1", corev1.ConditionUnknown)
+	w.settle()
 	w.pass(10 * time.Second)
 	w.settle()
 	w.wantMarked("worker-1")
@@ -341,6 +364,7 @@ func TestNeverMoreThanAllowed(t *testing.T) {
 			for i := range tc.sick {
 				w.setReady(fmt.Sprintf("worker-%d", i+1), corev1.ConditionUnknown)
 			}
+			w.settle()
 			w.pass(time.Minute)
 			w.settle()
 			w.wantMarked(tc.marked...)
@@ -353,10 +377,12 @@ func TestMachinesInRemediationCount(t *testing.T) {
 		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.FromInt32(1))
 	})
 	w.setReady("worker-1", corev1.ConditionUnknown)
+	w.settle()
 	w.pass(10 * time.Second)
 	w.settle()
 	w.wantMarked("worker-1")
 	w.setReady("worker-2", corev1.ConditionUnknown)
+	w.settle()
 	w.pass(time.Hour)
 	w.settle()
 	w.wantMarked("worker-1")
@@ -409,6 +435,7 @@ func TestLaggingCacheWritesNothing(t *testing.T) {
 	live.must(stale.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
 	live.must(stale.client.Patch(ctx, host, api.SetAnnotation(host, api.RemediationRebootAnnotation, "")))
 	live.reconciler.Client = mixed{live.client, stale.client}
+	live.settle()
 	live.pass(10 * time.Second)
 	live.settle()
 	live.wantMarked("worker-2")
@@ -504,6 +531,7 @@ func TestRange(t *testing.T) {
 		for i := range unhealthy {
 			w.setReady(fmt.Sprintf("worker-%d", i+1), corev1.ConditionUnknown)
 		}
+		w.settle()
 		w.pass(10 * time.Second)
 		w.settle()
 		w.wantMarked(want...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -162,6 +163,11 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	if (action == Cordon || action == DeleteNode || action == Uncordon || action == Restore) && node == nil || action == RemoveMark && machine == nil {
 		return errors.New("there is no such object") // nor for this
 	}
+	if action == Cordon || action == DeleteNode {
+		if now := renewed(f, node, action == Cordon); now != nil { // before that it may still change
+			return a.API.Patch(ctx, now, client.MergeFromWithOptions(f, client.MergeFromWithOptimisticLock{}))
+		}
+	}
 	switch action {
 	case Cordon:
 		stamp := a.Clock.Now().UTC().Format(time.RFC3339) + " " + string(f.UID)
@@ -247,6 +253,20 @@ func backup(node *corev1.Node) fence.Backup {
 		}
 	}
 	return b
+}
+
+// renewed returns a NodeFence with all that users have set on its Node since the backup, or nil if
+// there is nothing new. They may cordon the Node until the survivors do.
+func renewed(f *fence.NodeFence, node *corev1.Node, theirCordon bool) *fence.NodeFence {
+	now := f.DeepCopy()
+	now.Spec.Backup = backup(node)
+	if !theirCordon {
+		now.Spec.Backup.Unschedulable = f.Spec.Backup.Unschedulable
+	}
+	if equality.Semantic.DeepEqual(now, f) {
+		return nil
+	}
+	return now
 }
 
 // restored returns the Node of a fenced host as it was before, without what was about the boot

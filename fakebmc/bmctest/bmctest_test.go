@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/bmctest"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
 // ask makes a request of a BMC and returns the status and the body, 0 for no answer.
@@ -178,12 +179,12 @@ func TestPeers(t *testing.T) {
 // TestMockup has a host that looks like a recorded BMC, and replays its log on another one that
 // does.
 func TestMockup(t *testing.T) {
-	tree := filepath.Join("../redfish/testdata/mockups/embedded")
+	tree := systemtest.Shape(t, "../redfish/testdata/shapes/blades.json")
 	b := bmctest.Start(t, bmctest.Options{Mockup: tree, Destinations: []string{"http://127.0.0.1:1/"}})
-	if !strings.HasSuffix(b.System, "/redfish/v1/Systems/System.Embedded.1") {
+	if !strings.HasSuffix(b.System, "/redfish/v1/Systems/Blade1") {
 		t.Fatalf("the system is at %s", b.System)
 	}
-	for _, path := range []string{"/redfish/v1/", "/redfish/v1/Chassis/System.Embedded.1", "/redfish/v1/EventService", "/redfish/v1/nowhere"} {
+	for _, path := range []string{"/redfish/v1/", "/redfish/v1/Chassis/Blade1", "/redfish/v1/Systems/Blade2", "/redfish/v1/Chassis/Blade2", "/redfish/v1/EventService", "/redfish/v1/nowhere"} {
 		ask(t, b, http.MethodGet, b.URL+path, "")
 	}
 	ask(t, b, http.MethodGet, b.System, "")

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -282,6 +283,8 @@ func TestRunRefuses(t *testing.T) {
 		{Options{Fake: 1, Listen: "127.0.0.1:http"}, "port"},
 		{Options{Fake: 1, IPMI: ":0"}, "user name and a password"},
 		{Options{Fake: 1, Rules: []fakebmc.Rule{{Name: "a", Preset: "b"}}}, "no preset"},
+		{Options{Fake: 2, Rules: []fakebmc.Rule{{Name: "a", When: fakebmc.Selector{Host: "worker-*"}, Effect: fakebmc.Effect{Hang: true}}}}, `when.host "worker-*" is none of fake-1, fake-2`},
+		{Options{Fake: 1, AnyPassword: true, IPMI: ":0"}, "IPMI can't accept any password"},
 		{Options{Hosts: []Host{{Name: "fake-1", System: memory.New(wall.Clock(), memory.Timing{}, true)}}, Fake: 1}, "two bmcs"},
 	} {
 		if err := Run(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) && c.o.Fake >= 0 {
@@ -306,5 +309,18 @@ func TestAdminAnswersToLoopbackNamesOnly(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != 403 {
 		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+// TestAdminRefusesRulesForNoHost: a rule for none of the hosts that it is sent to is refused, and
+// one for some of them is taken.
+func TestAdminRefusesRulesForNoHost(t *testing.T) {
+	ready, stop := run(t, Options{Fake: 2, Admin: ":0"})
+	defer stop()
+	for host, want := range map[string]int{"fake-9": 409, "fake-2": 201} {
+		rule := fmt.Sprintf(`{"name": "x", "when": {"host": %q}, "effect": {"hang": true}}`, host)
+		if status, body := do(t, "POST", column(ready, "(admin)", 1)+"/fake-*/rules", rule); status != want {
+			t.Errorf("for %s it answers %d %s", host, status, body)
+		}
 	}
 }

@@ -164,9 +164,14 @@ func (r *recorder) crawl(ctx context.Context) error {
 			return err
 		}
 		for _, next := range linksIn(data) {
-			if !seen[next] && !r.skips(next) {
-				seen[next] = true
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			if !r.skips(next) {
 				queue = append(queue, next)
+			} else if err := r.leaveOut(next); err != nil {
+				return err
 			}
 		}
 		if r.Say != nil && time.Since(r.said) >= 10*time.Second {
@@ -175,6 +180,23 @@ func (r *recorder) crawl(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// leaveOut writes an empty collection in the place of one that is not read, so that the link to it
+// leads somewhere. What is within one that is skipped has no place.
+func (r *recorder) leaveOut(at string) error {
+	name := path.Base(at)
+	kind, known := map[string]string{"Entries": "LogEntry", "JsonSchemas": "JsonSchemaFile"}[name]
+	if !known {
+		return nil
+	}
+	data, err := json.MarshalIndent(map[string]any{
+		"@odata.id": at, "@odata.type": "#" + kind + "Collection." + kind + "Collection", "Name": name, "Members": []any{}, "Members@odata.count": 0,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(r.dir, filepath.FromSlash(at)), "index.json", data)
 }
 
 // skips reports whether a path, or one that it is below, is not to be read.

@@ -111,7 +111,7 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if recorded.Resources != 7 || len(recorded.Refused) != 1 || recorded.Refused[0] != "/redfish/v1/Systems/XYZ1234/Bios: 503 Service Unavailable" {
+	if recorded.Resources != 8 || len(recorded.Refused) != 1 || recorded.Refused[0] != "/redfish/v1/Systems/XYZ1234/Bios: 503 Service Unavailable" {
 		t.Errorf("recorded %+v", recorded)
 	}
 	once := make(map[string]bool)
@@ -128,6 +128,9 @@ func TestRecord(t *testing.T) {
 				t.Errorf("%s has %s:\n%s", file, telling, text)
 			}
 		}
+	}
+	if left := files["redfish/v1/JsonSchemas/index.json"]; !strings.Contains(left, "#JsonSchemaFileCollection.") {
+		t.Errorf("a collection that is skipped is %q", left)
 	}
 	system := files["redfish/v1/Systems/SERIAL-2/index.json"]
 	if system == "" {
@@ -164,7 +167,7 @@ func TestResume(t *testing.T) {
 	s.fails, s.asked = nil, nil
 	s.mu.Unlock()
 	recorded, err := recording.Record(t.Context(), dir, s.options())
-	if err != nil || recorded.Resources != 7 {
+	if err != nil || recorded.Resources != 8 {
 		t.Fatalf("%+v, %v", recorded, err)
 	}
 	for _, asked := range s.asked {

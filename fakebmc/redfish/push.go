@@ -32,6 +32,7 @@ const (
 type subscriptions struct {
 	allowed []*url.URL // where destinations may be; there are no subscriptions without
 	run     func(func())
+	hooked  sync.Once // the BMC whose memory they are in
 
 	mu   sync.Mutex
 	last int
@@ -170,6 +171,7 @@ func (s *service) subscribe(body []byte) response {
 		return refusal(http.StatusBadRequest, msgPropertyType, nil, "the value given", "HttpHeaders")
 	}
 	all := s.subscriptions
+	all.hooked.Do(func() { s.common.Hook(fakebmc.Hooks{Forget: func(bool) { all.forget() }}) })
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if len(all.all) >= maxSubscriptions {

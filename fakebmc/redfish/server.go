@@ -203,7 +203,6 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	}
 	svc.uuid = uuid("service of " + name)
 	svc.sessions.lost = svc.common.Lost
-	svc.common.Hook(fakebmc.Hooks{Forget: func(bool) { svc.subscriptions.forget() }}) // for as long as the BMC
 	return svc
 }
 

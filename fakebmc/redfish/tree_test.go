@@ -195,6 +195,23 @@ func TestMockupLogout(t *testing.T) {
 	}
 }
 
+// TestSettingsMisbehave: rules name the settings object of a tree, as any other path of it.
+func TestSettingsMisbehave(t *testing.T) {
+	r := mockupRig(t, "self", redfish.Config{})
+	const settings, pxe = v1 + "/Systems/Self/SD", `{"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}}`
+	r.rule(`{"when": {"path": "` + settings + `"}, "effect": {"lose": ["Boot/BootSourceOverrideTarget"]}}`)
+	if got := r.do("PATCH", settings, pxe); got.status != http.StatusNoContent {
+		t.Errorf("it answers %d %s", got.status, got.body)
+	}
+	if boot, _ := r.hosts[0].Boot(); boot.Target != "None" || boot.Enabled != "Once" {
+		t.Errorf("the host boots from %+v", boot)
+	}
+	r.rule(`{"name": "busy", "when": {"path": "` + settings + `", "method": "PATCH"}, "effect": {"refuse": {"status": 503}}}`)
+	if got := r.do("PATCH", settings, pxe); got.status != http.StatusServiceUnavailable || r.do("GET", settings, "").status != http.StatusOK {
+		t.Errorf("it answers %d", got.status)
+	}
+}
+
 // TestUnlisted: a host that rules leave out of the list of systems is there for who knows where.
 func TestUnlisted(t *testing.T) {
 	count := func(r *rig) any { return r.do("GET", v1+"/Systems", "").json(t)["Members@odata.count"] }

@@ -276,7 +276,7 @@ func processes(w *walk, world scenarios.Capabilities) {
 	controller := &scenarios.ControllerOp{Controller: name}
 	crash := func(op scenarios.CrashOp) {
 		op.Controller, op.Point = name, scenarios.CrashBefore
-		if op.Effect == 0 {
+		if op.Occurrence == 0 {
 			op.Point = scenarios.CrashAfter
 		}
 		w.do(scenarios.Op{Crash: &op})
@@ -291,7 +291,7 @@ func processes(w *walk, world scenarios.Capabilities) {
 	w.next(event{kind: history.ControllerCrashed, actor: name})
 	w.never(event{kind: history.ControllerStarted, actor: name}, 5*time.Second)
 	w.next(event{kind: history.ControllerStarted, actor: name})
-	crash(scenarios.CrashOp{Effect: 1})
+	crash(scenarios.CrashOp{Deed: "patch " + bmh(host), Occurrence: 1})
 	w.holds(host)
 	w.next(event{kind: history.ControllerCrashed, actor: name})
 	w.comes(event{kind: history.PowerOff, host: host, actor: name})

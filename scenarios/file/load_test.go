@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -100,7 +101,7 @@ func checkRule(r scenarios.Rule) error {
 // kinds stand for those of the API.
 var kinds = []scenarios.Kind{
 	{Name: "Node", Named: scenarios.AfterNode, Annotated: true, Changed: true, Unmade: "a Node is made by its kubelet: start that by powerLoss and powerUp"},
-	{Name: "Pod"}, {Name: "Secret"}, {Name: "Lease"},
+	{Name: "Pod"}, {Name: "Secret"}, {Name: "Lease", Heartbeat: true},
 	{Name: "BareMetalHost", Named: scenarios.AfterHost, Custom: true, Annotated: true, Changed: true, Made: true},
 	{Name: "Machine", Named: scenarios.AfterMachine, Custom: true, Annotated: true, Changed: true, Made: true},
 	{Name: "MachineHealthCheck", Named: scenarios.AfterCluster, Custom: true, Changed: true, Made: true},
@@ -121,7 +122,8 @@ func vocabulary() file.Vocabulary {
 			"nodelifecycle": {StandIn: true},
 			"workload":      {},
 		},
-		Fault: func() any { return new(faultRule) },
+		Fault:  func() any { return new(faultRule) },
+		Values: map[history.Kind][]string{history.BMCCommand: {"On", "ForceOff", "GracefulShutdown"}},
 		Worlds: []scenarios.Capabilities{
 			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything", scenarios.FeaturePrograms: "a program keeps the machine's time"}},
 			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{

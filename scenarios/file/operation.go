@@ -105,6 +105,12 @@ func (v *validator) Content(path, kind string, merge json.RawMessage) {
 	}
 }
 
+func (v *validator) Reset(path, name string) {
+	if valid := v.vocab.Values[history.BMCCommand]; valid != nil {
+		v.OneOf(path, "command", name, valid)
+	}
+}
+
 func (v *validator) Second(path, name string) {
 	switch {
 	case v.controllers == nil:

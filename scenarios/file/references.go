@@ -43,8 +43,7 @@ func (v *validator) ofHost(path, kind, name string, valid []string) {
 	}
 }
 
-// object checks what an operation names, whose kind must have something.
-func (v *validator) object(path, object string, has func(*scenarios.Kind) bool) (kind string) {
+func (v *validator) Object(path, object string, has func(*scenarios.Kind) bool) (kind string) {
 	kinds := v.vocab.Kinds.Names(has)
 	kind, name, named := strings.Cut(object, "/")
 	switch {
@@ -64,7 +63,7 @@ func (v *validator) Selection(path string, s scenarios.Selection, has func(*scen
 	ofKind, labelled := v.doc.nodes[path+".kind"] != nil, v.doc.nodes[path+".labels"] != nil
 	switch {
 	case named && !ofKind && !labelled:
-		return v.object(path+".object", s.Object, has)
+		return v.Object(path+".object", s.Object, has)
 	case named || !ofKind || !labelled:
 		v.Bad(path, "does not say which objects: give it object, or kind and labels")
 		return ""

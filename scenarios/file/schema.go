@@ -124,7 +124,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"LinkOp.between":             pattern(scenarios.EndPattern),
 		"FaultOp.name":               {"minLength": 1},
 		"CrashOp.controller":         processes,
-		"CrashOp.effect":             {"minimum": 1},
+		"CrashOp.occurrence":         {"minimum": 1},
 		"CrashOp.point":              enum(scenarios.CrashPoints),
 		"CacheOp.controller":         processes,
 		"AnnotateOp.object":          pattern(b.vocab.objectPattern(scenarios.IsAnnotated)),

@@ -79,6 +79,12 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 	switch kind {
 	case history.FieldIs:
 		v.field(path, t)
+	case history.ControllerEffect:
+		if t.Value == "" {
+			v.Bad(path+".occurrence", "counts effects of any kind: name the deed in value, such as delete Node/NAME")
+		} else {
+			scenarios.CheckDeed(v, path+".value", t.Value)
+		}
 	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
 		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
 			v.Bad(path+".event", "%s never happens: spec.topology has no workload", kind)

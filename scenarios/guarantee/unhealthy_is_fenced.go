@@ -42,6 +42,9 @@ type rescues struct {
 	// crowded is when too many Machines may have been unhealthy last, and coolDown how
 	// long the health check marks nobody after that, or after its own start.
 	crowded, coolDown time.Duration
+	// anew is when a process of the health check started or died last: whoever goes on counts from
+	// its own sight, since what others have written is by their clocks.
+	anew time.Duration
 }
 
 // patient is a host that may be unhealthy. It has a field for each fact that can keep it from being
@@ -81,6 +84,9 @@ type patient struct {
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {
 	c.targets.Observe(e)
+	if (e.Kind == history.ControllerStarted || e.Kind == history.ControllerCrashed) && invariant.Plays(e.Actor, c.roles.HealthCheck) {
+		c.anew = e.At
+	}
 	if c.coolDown > 0 && c.targets.Check != nil {
 		if most, _ := c.count(e); most > c.few(e) || e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.HealthCheck) {
 			c.crowded = e.At
@@ -190,7 +196,9 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.targets.Check != nil && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
-				c.InTime(c.patience(), c.Hindrances, c.on(), &h.sick, e)
+				sick := h.sick
+				sick.At = max(sick.At, c.anew)
+				c.InTime(c.patience(), c.Hindrances, c.on(), &sick, e)
 			}
 			if h.mark.Kind != "" && h.missing() != "" {
 				c.forgotten(h, e)
@@ -283,12 +291,13 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	if c.coolDown > 0 && e.At-c.crowded-c.Lost(c.crowded, e.At, on) <= c.coolDown+c.patience() {
 		return
 	}
-	lost := c.Lost(s.sick.At, e.At, on)
+	from := max(s.sick.At, c.anew)
+	lost := c.Lost(from, e.At, on)
 	limit := c.patience()
 	if s.remediated && (lost > 0 || s.unseen) {
 		limit += c.targets.Check.Startup // it may not have seen that the Node had returned
 	}
-	if e.At-s.sick.At-lost <= limit {
+	if e.At-from-lost <= limit {
 		return
 	}
 	sick := s.sick

@@ -21,7 +21,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// nodeFence is the life of a NodeFence, which doesn't change. It has its Node's name.
+// nodeFence is the life of a NodeFence, of which only the backup changes. It has its Node's name.
 func nodeFence(before, after *fence.NodeFence, emit func(history.Event)) {
 	switch {
 	case before == nil:

@@ -44,7 +44,7 @@ var kinds = []Kind{
 		Changes: changes(pod), Dumped: true,
 	},
 	{GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true},
-	{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", Namespaced: true, Heartbeat: true},
+	{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", Namespaced: true, Kind: scenarios.Kind{Heartbeat: true}},
 	{
 		GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Namespaced: true, Status: true,
 		Kind: scenarios.Kind{Changed: true, Made: true, Obstacle: true}, Dumped: true,
@@ -91,9 +91,6 @@ type Kind struct {
 	Changes func(before, after metav1.Object, emit func(history.Event))
 	// Dumped has the last state of its objects among the artifacts of a run.
 	Dumped bool
-	// Heartbeat says that its objects are written all the time, so that a write is no
-	// effect that a crash could be counted by.
-	Heartbeat bool
 
 	scheme *runtime.Scheme
 	typ    reflect.Type

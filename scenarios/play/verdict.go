@@ -19,12 +19,22 @@ import (
 // Held needs a story that came to its end, and a guarantee that it put to the test; one that the
 // scenario names itself must be among those.
 //
-// A fault, a crash or a deviation that had no effect leaves the verdict unknown: the scenario's
-// subject was not tested.
+// A fault, a crash or a deviation that had no effect leaves the verdict unknown, and so does a
+// claim of the scenario's own that counts from an event which never came: the scenario's subject
+// was not tested.
 func (o *Outcome) Verdict() (invariant.Verdict, string) {
 	verdict, reason := o.VerdictOfSchedule()
-	if verdict == invariant.Held && len(o.Injected.Idle) > 0 {
-		return invariant.Unknown, strings.Join(o.Injected.Idle, "; ")
+	if verdict != invariant.Held {
+		return verdict, reason
+	}
+	idle := o.Injected.Idle
+	for _, r := range o.Results {
+		if r.Invariant == AsTold && r.Verdict == invariant.Unknown {
+			idle = append(slices.Clip(idle), r.Invariant+": "+r.Reason)
+		}
+	}
+	if len(idle) > 0 {
+		return invariant.Unknown, strings.Join(idle, "; ")
 	}
 	return verdict, reason
 }
