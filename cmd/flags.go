@@ -80,7 +80,7 @@ func (r *runner) unused(cmd *cobra.Command, loaded []*scenarios.Scenario) error 
 		{"workers", r.World == "lab" && r.Chosen("hosts") != lab.Model, "virtual machines want the machine for themselves: leave it out, or add --hosts " + lab.Model},
 		{"no-shrink", r.World == "lab", "a sweep of the lab makes one deviation at a time: leave it out"},
 		{"system", r.World != "lab", "only the lab runs programs: add --backend lab"},
-		{"seed", (strategy == benign || strategy == sweeping) && !slices.ContainsFunc(loaded, (*scenarios.Scenario).HasRanges),
+		{"seed", slices.Contains([]string{benign, sweeping, "orders"}, strategy) && !slices.ContainsFunc(loaded, (*scenarios.Scenario).HasRanges),
 			"these stories leave nothing to chance, and neither does --strategy " + strategy + ": leave it out, or add --strategy random"},
 	} {
 		if row.idle && given(cmd, row.flag) {

@@ -76,7 +76,7 @@ is saved below --out.`,
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
 	all := append([]string{benign}, search.Strategies()...)
 	choose(cmd, &r.search.Strategy, "strategy", "", "schedules to try: "+phrase.OneOf(all)+" in the simulator, "+benign+" or "+sweeping+" in the lab", choice{of: all})
-	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep the maximum, and without this flag all")
+	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep and orders the maximum, and without this flag all")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
 	return cmd
@@ -119,6 +119,7 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 	case !r.Real:
 		r.simulator, err = sim.New()
 		r.session.Another = r.backend
+		r.session.Bare = func() play.Backend { return r.simulator.Backend() }
 		if r.twin {
 			r.session.Twin = r.simulator.Twin
 		}
@@ -135,8 +136,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 		return exit.BadInput(errors.New("--schedules and --workers must be at least 1"))
 	case len(r.images) > 0 && r.system == "":
 		return exit.BadInput(errors.New("--image is for a program of a system: name its file with --system"))
-	case strategy == sweeping && !cmd.Flags().Changed("schedules"):
-		r.search.Schedules = 0 // a sweep ends by itself
+	case !cmd.Flags().Changed("schedules") && (r.World != "sim" || search.Ends(strategy)):
+		r.search.Schedules = 0
 	}
 	loaded, err := file.LoadFiles(args, Vocabulary(), r.set)
 	if err == nil {

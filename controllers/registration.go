@@ -114,13 +114,14 @@ type Part string
 // The parts. Power owns the power of the hosts and the plain reboot annotation. Remediation fences
 // the hosts of unhealthy Machines; HealthCheck marks these Machines. A Fencer runs on every host,
 // has it reset, and releases the Nodes of others. Deletion takes Machines that are deleted out of
-// service.
+// service. Tenancy gives hosts to tenants and takes them back; fencelab has no controller for it.
 const (
 	Power       Part = "power"
 	Remediation Part = "remediation"
 	HealthCheck Part = "healthcheck"
 	Fencer      Part = "fencer"
 	Deletion    Part = "deletion"
+	Tenancy     Part = "tenancy"
 )
 
 // Index is a field by which a cache can be searched.

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -32,6 +34,21 @@ type Module struct {
 	// Manifests has *.yaml files with the CustomResourceDefinitions of the kinds and,
 	// for the lab, the ClusterRole fencelab-NAME of each controller; nil for neither.
 	Manifests fs.FS
+	// Reservations say which of the kinds keep hosts for tenants, so that the guarantees judge who
+	// gives those back.
+	Reservations []Reservation
+}
+
+// A Reservation says how the objects of a kind keep the hosts that they stand for. A version that
+// keeps its host no longer, or the end of an object that did, releases the host: from then on
+// another tenant may have it.
+type Reservation struct {
+	// For is an empty object of the kind.
+	For client.Object
+	// Host is the host of the topology that an object stands for, or "".
+	Host func(client.Object) string
+	// Keeps reports whether an object keeps its host for a tenant.
+	Keeps func(client.Object) bool
 }
 
 // A Set is the controllers that a world can run: fencelab's own and those of modules,
@@ -40,6 +57,7 @@ type Set struct {
 	registrations []Registration
 	modules       []Module
 	definitions   []*apiextensionsv1.CustomResourceDefinition
+	reservations  map[schema.GroupVersionKind]Reservation
 	// schemes has one for each module: its own types, and those of the others for the rest.
 	schemes []*runtime.Scheme
 	// speaks has the scheme of each controller that a module has brought, and scheme is that of the
@@ -70,7 +88,43 @@ func NewSet(modules ...Module) (*Set, error) {
 			return nil, fmt.Errorf("add the kind %s: no Go type is registered for it; do so in AddToScheme", gvk)
 		}
 	}
+	s.reservations = make(map[schema.GroupVersionKind]Reservation)
+	for _, m := range modules {
+		for _, r := range m.Reservations {
+			if err := s.reserve(m, r); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return s, nil
+}
+
+// reserve adds a reservation by objects of one of a module's own kinds.
+func (s *Set) reserve(m Module, r Reservation) error {
+	if r.For == nil || r.Host == nil || r.Keeps == nil {
+		return fmt.Errorf("add the reservation by a %T: it needs For, Host and Keeps", r.For)
+	}
+	gvk, err := apiutil.GVKForObject(r.For, s.scheme)
+	if err != nil {
+		return fmt.Errorf("add the reservation by a %T: %w", r.For, err)
+	}
+	var own []*apiextensionsv1.CustomResourceDefinition
+	if m.Manifests != nil {
+		if own, err = definitionsIn(m.Manifests); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(own, func(d *apiextensionsv1.CustomResourceDefinition) bool { return KindOf(d) == gvk }) {
+		return fmt.Errorf("add the reservation by a %s: its module doesn't define that kind; do so in Manifests", gvk.Kind)
+	}
+	s.reservations[gvk] = r
+	return nil
+}
+
+// Reservation returns how objects of a kind keep hosts, if they do.
+func (s *Set) Reservation(gvk schema.GroupVersionKind) (r Reservation, keeps bool) {
+	r, keeps = s.reservations[gvk]
+	return r, keeps
 }
 
 func (s *Set) add(m Module) error {
@@ -116,8 +170,8 @@ func (r *Registration) complete() error {
 		return fmt.Errorf("add the controller %q: a registration needs Name, For, and either New or Setup", r.Name)
 	case r.Setup != nil && len(r.Watches)+len(r.Indexes) > 0:
 		return fmt.Errorf("add the controller %s: Setup sets up its watches and indexes; name their kinds in Reads", r.Name)
-	case !slices.Contains([]Part{"", Power, Remediation, HealthCheck, Deletion}, r.Plays):
-		return fmt.Errorf("add the controller %s: nobody plays %q; choose one of %s, %s, %s, %s, or nothing", r.Name, r.Plays, Power, Remediation, HealthCheck, Deletion)
+	case !slices.Contains([]Part{"", Power, Remediation, HealthCheck, Deletion, Tenancy}, r.Plays):
+		return fmt.Errorf("add the controller %s: nobody plays %q; choose one of %s, %s, %s, %s, %s, or nothing", r.Name, r.Plays, Power, Remediation, HealthCheck, Deletion, Tenancy)
 	}
 	r.Place, r.Workers = cmp.Or(r.Place, Cluster), max(r.Workers, 1)
 	if r.Settings == nil {

@@ -6,6 +6,7 @@ import (
 	"testing/fstest"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers"
@@ -26,6 +27,10 @@ spec: {group: example.com, scope: Namespaced, names: {kind: ` + kind + `, plural
 		}},
 		`nobody plays "judge"`: {Controllers: []controllers.Registration{
 			{Name: "x", For: &corev1.Node{}, New: construct, Plays: "judge"},
+		}},
+		"needs For, Host and Keeps": {Reservations: []controllers.Reservation{{For: &corev1.Node{}, Host: client.Object.GetName}}},
+		"its module doesn't define that kind": {Reservations: []controllers.Reservation{
+			{For: &corev1.Node{}, Host: client.Object.GetName, Keeps: func(client.Object) bool { return true }},
 		}},
 		"no Go type is registered for it": {Manifests: definition("Thing")},
 		"scenarios could not tell them":   {Manifests: definition("Machine")},

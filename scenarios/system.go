@@ -79,7 +79,7 @@ type SystemController struct {
 	Name string `json:"name"`
 	// plays are the parts that it plays: one, or a list of them. It takes the place of the
 	// controller that plays one of them in a scenario, or joins another program that did.
-	// Left out: it runs in every scenario.
+	// Left out: it runs in every scenario. So does one that plays tenancy, and is judged.
 	Plays Parts `json:"plays,omitempty"`
 	// also are parts that it plays as well, in a scenario where it plays one. The controllers
 	// that the scenario has for them don't run.
@@ -160,7 +160,12 @@ func (s *System) Takes(spec *Spec) error {
 			}
 		}
 		if len(fit) == 0 {
-			continue // no controller of this story has its part
+			// No controller of this story has its part, unless that is one of programs alone.
+			if i := slices.IndexFunc(played, func(part string) bool { return ownIn(part) == "" }); i >= 0 {
+				listed = append(listed, Controller{Name: member.Name, Plays: played[i], Also: member.Also, Program: member.Program})
+				taken[member.Name]++
+			}
+			continue
 		}
 		o := listed[fit[0]]
 		switch {

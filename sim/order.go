@@ -118,7 +118,7 @@ func (w *world) unpark(s *step, landed bool) {
 		Kind: history.Deviated, Actor: s.name.Actor, Value: d.String(), Hinders: d.Came(of.party, after, of.sent), Frees: []string{history.WaitOf(d.Step)},
 	}
 	if !landed {
-		e.Value = d.Step + " comes without " + d.After
+		e.Value = d.Step + " no longer waits for " + d.After
 	}
 	if after > 0 {
 		e.Key = after.String()

@@ -88,7 +88,7 @@ type program interface {
 // newProcess makes a process that has not started.
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place}, registration: c.Registration, scheme: b.sim.set.SchemeOf(c.Name),
+		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1}, registration: c.Registration, scheme: b.sim.set.SchemeOf(c.Name),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, limiter: b.limiter(c.Name)},
 	}

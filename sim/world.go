@@ -85,7 +85,9 @@ type trouble struct {
 type actor struct {
 	name string
 	// place is the actor's location: see Footprint.
-	place  string
+	place string
+	// alone says that it does one thing at a time.
+	alone  bool
 	counts [12]struct {
 		class steps.Class
 		n     int
@@ -162,7 +164,7 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 		deviation, deviates = w.deviations[name]
 	}
 	if w.watch != nil && w.story {
-		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {
+		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {
 			deviation, deviates = chosen, true
 		}
 	}
@@ -235,6 +237,7 @@ func (w *world) catchUp() {
 func (w *world) cancel(s *step) {
 	if s != nil && s.index >= 0 {
 		w.queue.remove(s.index)
+		w.unpark(s, false)
 	}
 }
 
@@ -271,21 +274,26 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 			w.now = until
 			return w.now, nil
 		}
-		w.queue.remove(0)
-		w.now = s.at
 		if w.taken++; w.taken > maxSteps {
 			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without ending: some step repeats without letting time pass", w.taken, w.now)
 		}
-		w.unpark(s, false)
-		if w.took != nil && w.story {
-			w.took(s.name, w.now)
-		}
-		w.taking = s.name
-		s.take()
-		w.taking = steps.Name{}
-		if len(w.awaited) > 0 {
-			w.release(s)
-		}
+		w.take(s, s.at)
+	}
+}
+
+// take takes a step out of the queue, at a time.
+func (w *world) take(s *step, at time.Duration) {
+	w.queue.remove(s.index)
+	w.now = at
+	w.unpark(s, false)
+	if w.took != nil && w.story {
+		w.took(s.name, w.now)
+	}
+	w.taking = s.name
+	s.take()
+	w.taking = steps.Name{}
+	if len(w.awaited) > 0 {
+		w.release(s)
 	}
 }
 

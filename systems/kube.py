@@ -5,6 +5,7 @@ import os
 import ssl
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -20,13 +21,16 @@ def ask(method, path, body=None, kind="application/json"):
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", kind)
-    try:
-        with urllib.request.urlopen(request, context=context, timeout=30) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        if error.code == 409 or (method == "DELETE" and error.code == 404):
-            return None
-        raise OSError(f"{method} {path}: {json.load(error)['message']}") from error
+    while True:
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code == 409 or (method == "DELETE" and error.code == 404):
+                return None
+            if error.code != 429:  # that says to come again, and is no Status of the API
+                raise OSError(f"{method} {path}: {json.load(error)['message']}") from error
+            time.sleep(int(error.headers.get("Retry-After", 1)))
 
 
 def within(kind):

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,7 +99,7 @@ func (a *modelMachines) Add(host *scenarios.Host, _ []string, k *evidence.Kubele
 	if len(programs) > 0 {
 		return nil, fmt.Errorf("host %s: a model runs no programs", host.Name)
 	}
-	m := &modelled{all: a, name: host.Name, kubelet: k}
+	m := &modelled{all: a, name: host.Name, kubelet: k, boot: fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: fakebmc.BootUEFI}}
 	m.host = model.New(m, m, host.Name, model.Timings{
 		Boot: time.Duration(a.timings.Boot), SoftOff: time.Duration(a.timings.SoftOff), HardOff: time.Duration(a.timings.HardOff),
 		Watchdog: time.Duration(host.Watchdog), Softdog: host.Softdog,
@@ -175,13 +176,14 @@ func (a *modelMachines) Close() ([]play.Artifact, error) {
 }
 
 // modelled is a host that is a model, as the machine behind a BMC. It implements Machine, and
-// fakebmc's System, Resetter, GuestSystem and Mains; and for the model World and Software.
+// fakebmc's System, Resetter, Booter, GuestSystem and Mains; and for the model World and Software.
 type modelled struct {
 	all     *modelMachines
 	name    string
 	host    *model.Host
 	kubelet *evidence.Kubelet
 	woken   bool
+	boot    fakebmc.Boot // where the next boot is from
 	life    *kubeletLife // the latest
 	told    []evidence.Command
 }
@@ -222,7 +224,33 @@ func (*modelled) Cancel(t model.Timer) {
 func (m *modelled) Emit(e history.Event) { m.all.stream.Now(e) }
 
 // Begins, Start, ShutDown, Kill and Halts implement model.Software.
-func (m *modelled) Begins() { m.say("boot " + m.host.Boot() + " begins") }
+func (m *modelled) Begins() {
+	from := ""
+	if m.boot.Enabled != fakebmc.BootDisabled {
+		from = " from " + m.boot.Target
+	}
+	m.say("boot " + m.host.Boot() + " begins" + from)
+	if m.boot.Enabled == fakebmc.BootOnce {
+		m.boot.Enabled, m.boot.Target = fakebmc.BootDisabled, fakebmc.BootNone
+	}
+}
+
+// Bootable, Boot and SetBoot implement fakebmc.Booter. Wherever a model boots from, the same comes
+// up; its console says where that was.
+func (*modelled) Bootable() (targets, modes []string, err error) {
+	return []string{fakebmc.BootNone, fakebmc.BootPxe, fakebmc.BootHdd}, []string{fakebmc.BootUEFI}, nil
+}
+
+func (m *modelled) Boot() (boot fakebmc.Boot, err error) {
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	return m.boot, nil
+}
+
+func (m *modelled) SetBoot(b fakebmc.Boot) error {
+	m.all.do(func() { m.boot = fakebmc.Boot{Enabled: b.Enabled, Target: b.Target, Mode: cmp.Or(b.Mode, m.boot.Mode)} })
+	return nil
+}
 
 func (m *modelled) Start() {
 	life := &kubeletLife{m: m}

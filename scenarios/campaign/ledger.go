@@ -76,15 +76,21 @@ type Searched struct {
 	Of        int `json:"of"`
 	// All is how many there are, if the strategy ends by itself: a sweep that was to try
 	// fewer is not exhaustive.
-	All       int     `json:"outOf,omitempty"`
-	Held      int     `json:"held"`
-	Violated  int     `json:"violated"`
-	Unknown   int     `json:"unknown"`
-	Idle      int     `json:"withoutEffect"`
-	Bypassed  int     `json:"bypassed"`
-	Simulated float64 `json:"simulatedSeconds"`
+	All      int `json:"outOf,omitempty"`
+	Held     int `json:"held"`
+	Violated int `json:"violated"`
+	Unknown  int `json:"unknown"`
+	Idle     int `json:"withoutEffect"`
+	Bypassed int `json:"bypassed"`
+	// Disordered counts the schedules whose order did not come about, and Audits those with which
+	// the independence of steps was checked.
+	Disordered int     `json:"disordered,omitempty"`
+	Audits     int     `json:"audits,omitempty"`
+	Simulated  float64 `json:"simulatedSeconds"`
 	// Rulings are how often each guarantee was put to the test.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
+	// Shares are the parts of the search, if it has any.
+	Shares []Share `json:"shares,omitempty"`
 	// Failures are the kinds of them.
 	Failures []Cluster `json:"failures,omitempty"`
 }
@@ -94,6 +100,8 @@ type Searched struct {
 type Rulings struct {
 	Judged  int `json:"judged"`
 	Excused int `json:"excused"`
+	// Schedules counts those in which it was put to the test and not only excused.
+	Schedules int `json:"schedules,omitempty"`
 }
 
 // Cluster is schedules that failed alike.
@@ -189,7 +197,10 @@ func (l *Ledger) close(code int, took time.Duration) {
 func (s *Search) searched(t Tally) *Searched {
 	found := &Searched{
 		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown,
-		Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
+		Idle: t.Idle, Bypassed: t.Bypassed, Disordered: t.Disordered, Audits: t.Audits, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
+	}
+	if covering, ok := s.Strategy.(Covering); ok {
+		found.Shares = covering.Shares()
 	}
 	for _, f := range t.Failures() {
 		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1})

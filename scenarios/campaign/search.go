@@ -1,6 +1,11 @@
 package campaign
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+
+	"github.com/fencelab/fencelab/scenarios"
+)
 
 // Search is the schedules of one scenario that are to be tried.
 type Search struct {
@@ -12,12 +17,37 @@ type Search struct {
 	Total, All int
 	// What describes the schedules: "single deviations from 201 steps".
 	What string
+	// Over ends the search when it returns true: what was played is all then. Nil never does.
+	Over func() bool
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
 	Until func(Schedule, Result) bool
 
 	// waiting counts the schedules that the workers have yet to report on, and variants counts
 	// those of them that were tried in place of others.
 	waiting, variants int
+}
+
+// Endless is the Total of a search that ends otherwise.
+const Endless = math.MaxInt32
+
+// Covering is a strategy that says what it covers.
+type Covering interface {
+	// Shares are its parts, and how far each has come.
+	Shares() []Share
+	// Claims says in words what the parts with an end are, all together.
+	Claims() string
+	// Sample returns single deviations, at most n, that are spread over those parts.
+	Sample(n int) []scenarios.Deviation
+}
+
+// Share is a part of a search.
+type Share struct {
+	Name string `json:"name"`
+	// Given is how many of its schedules were chosen, of all that there are; 0 for any number.
+	Given int `json:"schedules"`
+	Of    int `json:"outOf,omitempty"`
+	// Fresh is how many of them reached what none had before.
+	Fresh int `json:"fresh"`
 }
 
 // Bound limits a search to the given number of schedules, of all that there are; 0 plays all.
@@ -78,6 +108,10 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		tally.Add(schedule, result)
 		if done != nil {
 			done(tally)
+		}
+		if s.Over != nil && s.Over() {
+			s.Total = tally.Tried
+			break
 		}
 		if s.Until != nil && s.Until(schedule, result) {
 			break

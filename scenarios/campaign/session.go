@@ -29,6 +29,9 @@ type Session struct {
 	// Unfit says why a scenario is not played beside what it says itself, or nothing. It may
 	// be nil.
 	Unfit func(*scenarios.Scenario) string
+	// Bare makes a world that keeps no evidence. A run whose evidence is not looked at is played in
+	// one; nil has every run played with its evidence.
+	Bare func() play.Backend
 	// Another makes a world like that of a run, to play a plan like its own in; nil in the
 	// lab, where no run is like another.
 	Another func() play.Backend
@@ -49,6 +52,8 @@ type Sink interface {
 	// Outcome takes over what came of a run that took so long, and returns how it was shown.
 	// The error is that it could not be saved.
 	Outcome(o *play.Outcome, took time.Duration) (*Shown, error)
+	// Keeps reports whether runs that come out as expected are looked at, too.
+	Keeps() bool
 	// Beside takes over a run together with its twin.
 	Beside(o *play.Outcome, twin *play.Twin)
 	// Progress reports how far a search of total schedules has come, until done is called.
@@ -93,12 +98,13 @@ func (s *Session) play(ctx context.Context, plan *scenarios.Plan, backend play.B
 // Single plays a plan, hands over what came of it and returns the exit code.
 func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (code int, err error) {
 	began := s.Time()
-	outcome, err := s.Play(ctx, plan, backend)
+	outcome, err := s.single(ctx, plan, backend)
 	if err != nil {
 		return 0, err
 	}
 	code = play.CodeOfOutcome(outcome)
-	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && s.Another != nil {
+	seen := outcome.Meets() != "" || s.To.Keeps()
+	if verdict, _ := outcome.Verdict(); seen && verdict == invariant.Violated && s.Another != nil {
 		outcome.Nearest = s.nearest(ctx, plan)
 	}
 	shown, failed := s.To.Outcome(outcome, s.Time().Sub(began))
@@ -115,6 +121,16 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 		}
 	}
 	return code, nil
+}
+
+// single plays a plan, with its evidence only if that is looked at.
+func (s *Session) single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (*play.Outcome, error) {
+	if s.Bare != nil && !s.To.Keeps() {
+		if outcome, err := s.Play(ctx, plan, s.Bare()); err != nil || outcome.Meets() == "" {
+			return outcome, err
+		}
+	}
+	return s.Play(ctx, plan, backend)
 }
 
 // nearestTried is the number of deviations to leave out, one by one, before all are.

@@ -48,6 +48,10 @@ type Result struct {
 	Verdict invariant.Verdict `json:"verdict"`
 	// Idle says that a fault, a crash or a deviation had no effect.
 	Idle bool `json:"idle,omitempty"`
+	// Disordered says that an order did not come about, and Audited that steps were swapped which
+	// are said to be independent.
+	Disordered bool `json:"disordered,omitempty"`
+	Audited    bool `json:"audited,omitempty"`
 	// Bypassed says that the schedule led past a step of the story.
 	Bypassed bool `json:"bypassed,omitempty"`
 	// Rulings are how often each guarantee was put to the test.

@@ -21,6 +21,9 @@ type Tally struct {
 	// Idle is in how many of them a fault, a crash or a deviation had no effect, and Bypassed
 	// how many led past a step of the story. Those count as held.
 	Idle, Bypassed int
+	// Disordered is in how many of them an order did not come about, and Audits how often two steps
+	// that are said to be independent were swapped, and were.
+	Disordered, Audits int
 	// Rulings are how often each guarantee was put to the test in all schedules.
 	Rulings map[string]Rulings
 	// Simulated is the virtual time of all schedules.
@@ -47,13 +50,13 @@ type Failure struct {
 
 // ResultOf returns the result of a schedule with this outcome.
 func ResultOf(o *play.Outcome) Result {
-	r := Result{Idle: len(o.Injected.Idle) > 0, Simulated: o.Played()}
+	r := Result{Idle: len(o.Injected.Idle) > 0, Disordered: o.Disordered(), Simulated: o.Played()}
 	for _, result := range o.Results {
 		if result.Judged > 0 {
 			if r.Rulings == nil {
 				r.Rulings = make(map[string]Rulings)
 			}
-			r.Rulings[result.Invariant] = Rulings{Judged: result.Judged, Excused: result.Excused}
+			r.Rulings[result.Invariant] = rulings(result.Judged, result.Excused)
 		}
 	}
 	var reason string
@@ -74,6 +77,15 @@ func ResultOf(o *play.Outcome) Result {
 		}
 	default:
 		r.Signature = numbers.ReplaceAllString(reason, "${1}N")
+	}
+	return r
+}
+
+// rulings counts how often one schedule put a guarantee to the test.
+func rulings(judged, excused int) Rulings {
+	r := Rulings{Judged: judged, Excused: excused}
+	if judged > excused {
+		r.Schedules = 1
 	}
 	return r
 }
@@ -103,12 +115,18 @@ func (t *Tally) Add(s Schedule, r Result) {
 	if r.Bypassed {
 		t.Bypassed++
 	}
+	if r.Disordered {
+		t.Disordered++
+	}
+	if r.Audited {
+		t.Audits++
+	}
 	if t.Rulings == nil {
 		t.Rulings = make(map[string]Rulings)
 	}
 	for id, more := range r.Rulings { // order does not matter: sums
 		sum := t.Rulings[id]
-		t.Rulings[id] = Rulings{Judged: sum.Judged + more.Judged, Excused: sum.Excused + more.Excused}
+		t.Rulings[id] = Rulings{sum.Judged + more.Judged, sum.Excused + more.Excused, sum.Schedules + more.Schedules}
 	}
 	switch r.Verdict {
 	case invariant.Held:
@@ -170,12 +188,24 @@ func (t *Tally) OnlyExcused() []string {
 	return ids
 }
 
+// Tested are the guarantees that any schedule has put to the test, but for those that are judged in
+// every run, in the order of their names.
+func (t *Tally) Tested() (ids []string) {
+	for id, r := range t.Rulings { // order does not matter: sorted below
+		if r.Judged > r.Excused && play.Tests(id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // Verdict returns the verdict on the whole search of total schedules.
 func (t *Tally) Verdict(total int) invariant.Verdict {
 	switch {
 	case t.Violated > 0:
 		return invariant.Violated
-	case t.Unknown > 0 || t.Tried < total:
+	case t.Unknown > 0 || t.Tried < total || len(t.Tested()) == 0:
 		return invariant.Unknown
 	}
 	return invariant.Held

@@ -31,6 +31,12 @@ func (v *validator) controllerList() {
 		if v.doc.broken(path(i)) {
 			continue
 		}
+		if !slices.Contains(known, c.Name) && c.ComesWithSystem() {
+			for _, field := range [...]string{"settings", "overlay", "replicas", "rateLimit", "also"} {
+				v.Bad(join(at, field), "a system brings the controller %s: leave this out", c.Name)
+			}
+			continue
+		}
 		if !slices.Contains(known, c.Name) {
 			text := unknown("controller", c.Name, known)
 			if !strings.HasSuffix(text, "?") {

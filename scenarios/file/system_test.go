@@ -327,3 +327,36 @@ func TestLocate(t *testing.T) {
 		}
 	}
 }
+
+// TestTenancyTakesNoPlace: fencelab has no controller that gives hosts to tenants, so that programs
+// in that part run beside those of every story, as processes of one that is judged.
+func TestTenancyTakesNoPlace(t *testing.T) {
+	s, _, err := system(t, `apiVersion: fencelab.dev/v1alpha1
+kind: System
+metadata: {name: acme, description: Gives hosts to tenants.}
+spec:
+  controllers:
+    - {name: acme, plays: tenancy, program: {command: [./acme]}}
+    - {name: acme-agent, plays: tenancy, program: {command: [./agent]}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listed := range [][]scenarios.Controller{nil, {{Name: "reboot"}, {Name: "remediation"}}} {
+		spec := &scenarios.Spec{Controllers: listed}
+		if err := s.Takes(spec); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range spec.Controllers {
+			got = append(got, spec.Controllers[i].Name+":"+scenarios.PartOf(&spec.Controllers[i]))
+		}
+		want := []string{"acme:tenancy", "acme-2:tenancy"}
+		if listed != nil {
+			want = append([]string{"reboot:power", "remediation:remediation"}, want...)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("beside %d controllers there are %s, want %s", len(listed), got, want)
+		}
+	}
+}

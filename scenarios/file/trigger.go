@@ -158,7 +158,7 @@ func (v *validator) subject(path string, event history.Kind, t scenarios.Trigger
 var valueless = []history.Kind{
 	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired,
 	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
-	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.ControllerStarted, history.ControllerCrashed,
+	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.HostReleased, history.ControllerStarted, history.ControllerCrashed,
 }
 
 // value checks the value of an event that has a closed set of them, or none.

@@ -11,7 +11,7 @@ import (
 
 var fencedBeforeRelease = invariant.Invariant{
 	ID:    "fenced-before-release",
-	Claim: "A Node is deleted for fencing, or its workload released, only when no process of that boot is running.",
+	Claim: "A Node is deleted for fencing, its workload released, or a tenant's host given back, only when no process of that boot is running.",
 	Seed:  "000, 002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &releases{
@@ -24,7 +24,7 @@ var fencedBeforeRelease = invariant.Invariant{
 	},
 }
 
-// releases judges every NodeDeleted and PodDeleted.
+// releases judges every NodeDeleted, PodDeleted and HostReleased.
 //
 // No Node may be deleted while a boot of its host runs that ran when fencing was
 // decided or that completed since, because its kubelet then uses the Node. A boot
@@ -37,7 +37,9 @@ var fencedBeforeRelease = invariant.Invariant{
 // Node when the fenced boot is over by its reckoning, while the next one may have
 // completed without reaching the API server: it answers for the boot that is fenced, and
 // for processes. What the scenario's
-// user deletes is the user's own doing, and so is the release that follows.
+// user deletes is the user's own doing, and so is the release that follows. A host that a tenant
+// gives back is the next one's at once, so that no boot of it may run, not even one that has just
+// begun: whoever writes that answers for it, under test or not.
 type releases struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -138,6 +140,8 @@ func (c *releases) judge(e *history.Event) {
 	case history.PodDeleted:
 		c.podDeleted(h, e)
 		delete(h.bound, e.UID)
+	case history.HostReleased:
+		c.hostReleased(h, e)
 	}
 }
 
@@ -228,6 +232,24 @@ func (c *releases) clearsUp(h *releaseHost, e *history.Event) bool {
 	node := cmp.Or(e.Value, h.bound[e.UID])
 	return node != "" && node == h.waived && c.roles.Blameless(e) &&
 		(h.node == "" || e.At-h.returned.At-c.Lost(h.returned.At, e.At, invariant.Parties{First: e.Actor}) <= c.grace)
+}
+
+func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
+	if invariant.ByUser(e) {
+		return
+	}
+	c.Judged++
+	switch {
+	case !h.Known():
+		c.Suspend(e, ", and nobody saw whether "+e.Host+" still ran")
+	case h.Boot != "":
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
+	case c.Near(&h.Ended, e):
+		c.Close(&h.Ended, e)
+	default:
+		c.Allow(e, &h.Ended)
+		c.Kept(&h.Ended, e)
+	}
 }
 
 func (c *releases) podDeleted(h *releaseHost, e *history.Event) {

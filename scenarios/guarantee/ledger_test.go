@@ -18,6 +18,7 @@ func TestEveryHarmIsJudged(t *testing.T) {
 		{Kind: history.BMCCommand, Host: "worker-1", Value: "ForceOff", Actor: "team"},
 		{Kind: history.PowerOff, Host: "worker-1", Boot: "b1", Actor: "team"},
 		{Kind: history.NodeDeleted, Host: "worker-1", Object: "Node/worker-1", UID: "n1", Actor: "team"},
+		{Kind: history.HostReleased, Host: "worker-1", Object: "Server/worker-1", Actor: "team"}, // judged whoever does it
 		{Kind: history.Done},
 	}
 	for _, tc := range []struct {

@@ -77,7 +77,7 @@ func (c *power) learn(e *history.Event) {
 		case history.PowerOn:
 			h.edge = *e
 		}
-		h.let(e)
+		c.let(h, e)
 	case e.Kind.Layer() == history.API:
 		h := c.hosts.Of(e.Host)
 		h.Demand.Observe(e, &c.roles)
@@ -89,14 +89,15 @@ func (c *power) learn(e *history.Event) {
 				h.paused = set
 			}
 		}
-		h.let(e)
+		c.let(h, e)
 	}
 }
 
-// let notes whether, as from e, the host is off and nothing keeps it so.
-func (h *powerHost) let(e *history.Event) {
+// let notes whether, as from e, the host is off and nothing keeps it so. What a tenant wants of a
+// host is not in its BareMetalHost.
+func (c *power) let(h *powerHost, e *history.Event) {
 	switch {
-	case !h.Demand.On() || h.held || h.paused || !h.IsOff():
+	case invariant.Plays(h.edge.Actor, c.roles.Tenancy), !h.Demand.On() || h.held || h.paused || !h.IsOff():
 		h.free = history.Event{}
 	case h.free.Kind == "" || e.Kind == history.PowerOff:
 		h.free = *e

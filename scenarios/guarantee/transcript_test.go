@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the expected verdicts in testda
 // usual are the parameters of a transcript that says nothing else.
 func usual() invariant.Params {
 	return invariant.Params{
-		Roles: invariant.Roles{Power: "reboot", Remediation: "remediation", HealthCheck: "healthcheck", Deletion: "deletion", Fencers: []string{"poisonpill"}},
+		Roles: invariant.Roles{Power: "reboot", Remediation: "remediation", HealthCheck: "healthcheck", Deletion: "deletion", Tenancy: "tenancy", Fencers: []string{"poisonpill"}},
 		Timings: invariant.Timings{
 			HardOff: 300 * time.Millisecond, SoftOff: 3 * time.Second, SoftTimeout: 20 * time.Second, Command: 10 * time.Second,
 			Poll: 2 * time.Second, Steady: 20 * time.Second, Backoff: 5 * time.Second, Slack: 2 * time.Second, Safe: 30 * time.Second,

@@ -184,6 +184,9 @@ const (
 	// Node whose name it has; Value is the boot that it names.
 	FenceRequested Kind = "fence-requested"
 	FenceEnded     Kind = "fence-ended"
+	// HostReleased is the end of an object's keeping its host for a tenant, of a kind that a module
+	// says so of: another tenant may have the host now.
+	HostReleased Kind = "host-released"
 )
 
 // BMC events. Host is the host whose BMC it is.
@@ -257,7 +260,7 @@ var layers = map[Kind]Layer{
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
-	FenceRequested: API, FenceEnded: API, Stamped: API,
+	FenceRequested: API, FenceEnded: API, HostReleased: API, Stamped: API,
 	MachineDeleting: API, NodeDeleting: API, DeletionPhase: API, DrainTimeout: API, FieldIs: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
@@ -399,6 +402,7 @@ var phrases = map[Kind]string{
 	ProvisioningState:    "{object} came to the provisioning state {value}",
 	HeldOffFor:           "{object} answered who holds it off: {value}",
 	PowerError:           "{object} had a power management error: {value}",
+	HostReleased:         "{object} released {host}",
 	HostConsumer:         "the consumer of {object} became {value}",
 	BareMetalHostCreated: "{object} was created",
 	MachineCreated:       "{object} was created",

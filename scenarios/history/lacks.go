@@ -10,7 +10,7 @@ func (e *Event) Lacks() string {
 	case BootStarted, BootComplete, BootEnded:
 		return first(e.Host, "host", e.Boot, "boot")
 	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState,
-		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, MachineNode,
+		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, HostReleased, MachineNode,
 		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase, DrainTimeout:
 		return first(e.Host, "host", e.Object, "object")
 	case FenceRequested, FenceEnded:

@@ -135,8 +135,9 @@ type Timings struct {
 	// Missing is for how long the health check lets a Machine be without a Node, at least,
 	// whose Node was deleted; 0 if the world doesn't know.
 	Missing time.Duration
-	// Return is how long a Node that was remediated may stay away, by the remediation's own settings,
-	// until its host is cycled again; 0 if that never happens, or the world doesn't know.
+	// Return is how long a Node that was remediated may stay away, by the remediation's own
+	// settings, until its host is cycled again; 0 if that never happens, or the world doesn't
+	// know.
 	Return time.Duration
 	// CoolDown is how long the health check marks no Machine after more Machines were unhealthy
 	// than it acts on.

@@ -41,6 +41,7 @@ var HarmKinds = []HarmKind{
 	{"a host was given away", kindIs(history.HostConsumer), "bystanders-spared"},
 	{"a host was deprovisioned", kindIs(history.ProvisioningState), "bystanders-spared"},
 	{"a host was wanted on", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "true" }, "online-respected"},
+	{"a tenant's host was given back", kindIs(history.HostReleased), "fenced-before-release"},
 	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, "bystanders-spared"},
 	{"a Machine was to be deleted", kindIs(history.MachineDeleting), "bystanders-spared"},
 	{"a Machine was deleted", kindIs(history.MachineDeleted), "bystanders-spared"},

@@ -21,6 +21,8 @@ type Roles struct {
 	HealthCheck string
 	// Deletion takes Machines that are deleted out of service (seed 003).
 	Deletion string
+	// Tenancy gives hosts to tenants, and takes them back.
+	Tenancy string
 	// Fencers have an agent on each host, which has it reset, or feeds its watchdog, and may
 	// release the Nodes of others.
 	Fencers []string
@@ -36,6 +38,7 @@ var parts = map[string]func(*Roles, string){
 	"remediation": func(r *Roles, name string) { r.Remediation = cmp.Or(r.Remediation, name) },
 	"healthcheck": func(r *Roles, name string) { r.HealthCheck = cmp.Or(r.HealthCheck, name) },
 	"deletion":    func(r *Roles, name string) { r.Deletion = cmp.Or(r.Deletion, name) },
+	"tenancy":     func(r *Roles, name string) { r.Tenancy = cmp.Or(r.Tenancy, name) },
 	"fencer":      func(r *Roles, name string) { r.Fencers = append(r.Fencers, name) },
 }
 
@@ -52,7 +55,7 @@ func (r *Roles) Cast(part, name string) {
 // Names are those of all processes under test.
 func (r *Roles) Names() []string {
 	names := slices.Concat(r.Fencers, r.Others)
-	for _, name := range [...]string{r.Power, r.Remediation, r.HealthCheck, r.Deletion} {
+	for _, name := range r.central() {
 		if name != "" {
 			names = append(names, name)
 		}
@@ -93,6 +96,8 @@ func (r *Roles) In(part, actor string) bool {
 		return r.Checks(actor)
 	case "deletion":
 		return r.Deletes(actor)
+	case "tenancy":
+		return Plays(actor, r.Tenancy)
 	default:
 		return part == "fencer" && r.Agent(actor)
 	}
@@ -100,7 +105,13 @@ func (r *Roles) In(part, actor string) bool {
 
 // Tested reports whether an actor is a process under test.
 func (r *Roles) Tested(actor string) bool {
-	return r.Powers(actor) || r.Remediates(actor) || r.Checks(actor) || r.Deletes(actor) || r.Agent(actor)
+	central := r.central()
+	return r.Agent(actor) || slices.ContainsFunc(central[:], func(name string) bool { return Plays(actor, name) })
+}
+
+// central are the processes under test that run once in a cluster, or "".
+func (r *Roles) central() [5]string {
+	return [...]string{r.Power, r.Remediation, r.HealthCheck, r.Deletion, r.Tenancy}
 }
 
 // Blameless reports whether an event was certainly caused by no process under test. An event

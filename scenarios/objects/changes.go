@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/api/fence"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -28,6 +30,21 @@ func nodeFence(before, after *fence.NodeFence, emit func(history.Event)) {
 		emit(history.Event{Kind: history.FenceRequested, Host: after.Name, Object: "NodeFence/" + after.Name, UID: string(after.UID), Value: after.Spec.Boot})
 	case after == nil:
 		emit(history.Event{Kind: history.FenceEnded, Host: before.Name, Object: "NodeFence/" + before.Name, UID: string(before.UID), Value: before.Spec.Boot})
+	}
+}
+
+// reservation emits the end of a module's objects' keeping their hosts for tenants.
+func reservation(kind string, r controllers.Reservation) func(before, after client.Object, emit func(history.Event)) {
+	keeps := func(obj client.Object) string {
+		if obj == nil || !r.Keeps(obj) {
+			return ""
+		}
+		return r.Host(obj)
+	}
+	return func(before, after client.Object, emit func(history.Event)) {
+		if host := keeps(before); host != "" && keeps(after) != host {
+			emit(history.Event{Kind: history.HostReleased, Host: host, Object: kind + "/" + before.GetName(), UID: string(before.GetUID())})
+		}
 	}
 }
 

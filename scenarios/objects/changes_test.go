@@ -203,3 +203,43 @@ func TestDate(t *testing.T) {
 		}
 	}
 }
+
+// TestReservation: an object that keeps its host no longer releases it, and so does one that is
+// gone or stands for another host. One that never kept it, or goes on to, does not.
+func TestReservation(t *testing.T) {
+	kept := func(host, tenant string) client.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1", UID: "u", Labels: map[string]string{"host": host, "tenant": tenant}}}
+	}
+	changes := reservation("Server", controllers.Reservation{
+		For:   &corev1.ConfigMap{},
+		Host:  func(o client.Object) string { return o.GetLabels()["host"] },
+		Keeps: func(o client.Object) bool { return o.GetLabels()["tenant"] != "" },
+	})
+	for _, tc := range []struct {
+		name          string
+		before, after client.Object
+		releases      string
+	}{
+		{"made for a tenant", nil, kept("w1", "a"), ""},
+		{"made without one", nil, kept("w1", ""), ""},
+		{"given to a tenant", kept("w1", ""), kept("w1", "a"), ""},
+		{"kept", kept("w1", "a"), kept("w1", "a"), ""},
+		{"handed to another tenant without a pause", kept("w1", "a"), kept("w1", "b"), ""},
+		{"given back", kept("w1", "a"), kept("w1", ""), "w1"},
+		{"deleted while it is kept", kept("w1", "a"), nil, "w1"},
+		{"deleted when it is free", kept("w1", ""), nil, ""},
+		{"another host's now", kept("w1", "a"), kept("w2", "a"), "w1"},
+		{"of no host", kept("", "a"), nil, ""},
+	} {
+		var released []string
+		changes(tc.before, tc.after, func(e history.Event) {
+			if e.Kind != history.HostReleased || e.Object != "Server/s1" || e.UID != "u" {
+				t.Errorf("%s: there is %+v", tc.name, e)
+			}
+			released = append(released, e.Host)
+		})
+		if got := strings.Join(released, " "); got != tc.releases {
+			t.Errorf("%s: it releases %q, want %q", tc.name, got, tc.releases)
+		}
+	}
+}

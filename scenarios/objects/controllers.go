@@ -79,6 +79,9 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 			overlay = append(overlay, controllers.Rule{When: rule.When, Then: rule.Then})
 		}
 		selection, err := set.Select(c.Name, c.Settings, overlay)
+		if err != nil && c.ComesWithSystem() {
+			return nil, fmt.Errorf("choose the controller %s: a system brings what plays %s; name one by --system", c.Name, c.Plays)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -149,9 +149,14 @@ func KindsOf(set *controllers.Set) Kinds {
 		add(k, definitions[k.GVK])
 	}
 	for _, d := range rest {
-		if definitions[controllers.KindOf(d)] != nil {
-			add(foreign, d)
+		if definitions[controllers.KindOf(d)] == nil {
+			continue
 		}
+		k := foreign
+		if r, keeps := set.Reservation(controllers.KindOf(d)); keeps {
+			k.Changes = changes(reservation(d.Spec.Names.Kind, r))
+		}
+		add(k, d)
 	}
 	return all
 }

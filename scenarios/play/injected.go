@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +93,13 @@ func (i *injections) observe(e history.Event) time.Duration {
 		return 0 // a world's own way to put it
 	}
 	return delay
+}
+
+// Disordered reports whether an order of the plan did not come about.
+func (o *Outcome) Disordered() bool {
+	return slices.ContainsFunc(o.Plan.Deviations, func(d scenarios.Deviation) bool {
+		return d.After != "" && !slices.ContainsFunc(o.History.Events(), func(e history.Event) bool { return e.Kind == history.Deviated && e.Value == d.String() })
+	})
 }
 
 func (i *injections) counted() Injected {

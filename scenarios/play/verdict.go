@@ -98,6 +98,10 @@ func (o *Outcome) sayUnjudged() string {
 	return reason
 }
 
+// Tests reports whether a guarantee says something of the controllers' part in a story, and not
+// only what every run has to show.
+func Tests(id string) bool { return id != AsTold && !guarantee.IsAlways(id) }
+
 // Bypassed reports whether a schedule has led past a step of the story, or has kept all
 // controllers from it, which says nothing against those as long as the guarantees were judged:
 // they rule on what happened instead.

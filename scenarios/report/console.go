@@ -120,6 +120,9 @@ func (c *Console) Print(format string, args ...any) { fmt.Fprintf(c.Out, format,
 
 func (c *Console) Say(format string, args ...any) { fmt.Fprintf(c.Talk, format, args...) }
 
+// Keeps implements campaign.Sink.
+func (c *Console) Keeps() bool { return c.Dir != "" || c.Format == "json" || c.Trace || c.Real }
+
 // Beside implements campaign.Sink: it prints both runs side by side.
 func (c *Console) Beside(o *play.Outcome, twin *play.Twin) { fmt.Fprint(c.Out, Beside(o, twin)) }
 
@@ -154,6 +157,9 @@ func (c *Console) Outcome(o *play.Outcome, took time.Duration) (*campaign.Shown,
 		for _, line := range Elapsed(o) {
 			fmt.Fprintf(c.Out, "  %s\n", line)
 		}
+	}
+	if mismatch == "" && !c.Keeps() {
+		return &campaign.Shown{}, nil
 	}
 	dir := c.Dir
 	if dir == "" && mismatch != "" {

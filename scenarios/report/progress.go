@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
 // Progress says how far a search has come: on a terminal in a line that changes, and elsewhere in a
@@ -50,6 +52,9 @@ func (p *Progress) At(played, failed int) {
 	p.last = now
 	rate := float64(played) / now.Sub(p.began).Seconds()
 	text := fmt.Sprintf("%d of %d schedules, %.0f/s, %s left, %d failed", played, p.total, rate, left(p.total-played, rate), failed)
+	if p.total == campaign.Endless {
+		text = fmt.Sprintf("%d schedules, %.0f/s, %s gone, %d failed", played, rate, now.Sub(p.began).Round(time.Second), failed)
+	}
 	if !p.terminal {
 		fmt.Fprintf(p.to, "  %s: %s\n", p.name, text)
 		return

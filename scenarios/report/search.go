@@ -21,6 +21,9 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 	verdict := t.Verdict(s.Total)
 	c.Line(verdict, verdict == invariant.Held, s.Story.Plan.Metadata.Name, fmt.Sprintf("%s: %d held, %d violated, %d unknown; %s simulated",
 		s.Describe(t.Tried), t.Held, t.Violated, t.Unknown, t.Simulated.Round(time.Second)))
+	if covering, ok := s.Strategy.(campaign.Covering); ok {
+		c.claim(covering, t)
+	}
 	if s.Partial() {
 		fmt.Fprintf(c.Out, "  not exhaustive: %s not tried; --schedules bounds the sweep\n", phrase.Count(s.All-s.Total, "deviation"))
 	}
@@ -30,10 +33,42 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 	if t.Idle > 0 {
 		fmt.Fprintf(c.Out, "  in %s a fault, a crash or a deviation had no effect\n", phrase.Count(t.Idle, "schedule"))
 	}
+	if t.Disordered > 0 {
+		fmt.Fprintf(c.Out, "  in %s of these the order did not come about: one of its steps never came, or not in time\n", phrase.Count(t.Disordered, "schedule"))
+	}
 	if t.Bypassed > 0 {
 		fmt.Fprintf(c.Out, "  %s led past a step of the story\n", phrase.Count(t.Bypassed, "schedule"))
 	}
 	if ids := t.OnlyExcused(); len(ids) > 0 {
 		fmt.Fprintf(c.Out, "  never judged without an excuse: %s\n", strings.Join(ids, ", "))
 	}
+}
+
+// claim prints what a search has covered: what its verdict is worth.
+func (c *Console) claim(of campaign.Covering, t campaign.Tally) {
+	var parts []string
+	whole := true
+	for _, share := range of.Shares() {
+		text := fmt.Sprintf("%d %s", share.Given, share.Name)
+		if share.Of > 0 {
+			text = fmt.Sprintf("%d of %d %s", share.Given, share.Of, share.Name)
+			whole = whole && share.Given == share.Of
+		}
+		parts = append(parts, text)
+	}
+	word := "in part, and not complete"
+	if whole {
+		word = "complete"
+	}
+	fmt.Fprintf(c.Out, "  played: %s\n", strings.Join(parts, ", "))
+	fmt.Fprintf(c.Out, "  with one deviation, %s: %s\n", word, of.Claims())
+	var tested []string
+	for _, id := range t.Tested() {
+		tested = append(tested, fmt.Sprintf("%s in %d", id, t.Rulings[id].Schedules))
+	}
+	if len(tested) == 0 {
+		tested = []string{"no guarantee, in none of them"}
+	}
+	fmt.Fprintf(c.Out, "  put to the test, of %s: %s\n", phrase.Count(t.Tried, "schedule"), strings.Join(tested, ", "))
+	fmt.Fprintf(c.Out, "  checked: %s of two steps that are said to be independent\n", phrase.Count(t.Audits, "swap"))
 }

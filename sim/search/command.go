@@ -2,10 +2,14 @@ package search
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 )
@@ -29,11 +33,22 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		}
 		return code, err
 	}
+	if covering, ok := s.Strategy.(campaign.Covering); ok {
+		if err := forecast(session, simulator, s, covering, o); err != nil {
+			return 0, exit.Coded(exit.Internal, err)
+		}
+	}
 	pool, err := workers(s)
+	if err == nil && o.Resume != "" {
+		pool, err = campaign.Resume(pool, o.Resume, plan, benign.History.Digest())
+	}
 	if err != nil {
 		return 0, exit.Coded(exit.Internal, err)
 	}
 	began := session.Time()
+	if o.For > 0 {
+		s.Over = func() bool { return session.Time().Sub(began) >= o.For }
+	}
 	tally, err := session.Search(s, pool)
 	if err != nil {
 		return 0, err
@@ -50,4 +65,38 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		return err
 	})
 	return code, err
+}
+
+// sampled is how many schedules are played to foretell how long a search takes.
+const sampled = 12
+
+// forecast says how many schedules a search has and about how long they take one worker. It plays
+// some of them, spread over all, which count for nothing.
+func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.Search, of campaign.Covering, o Options) error {
+	var parts []string
+	all := 0
+	for _, share := range of.Shares() {
+		if all += share.Of; share.Of > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", share.Of, share.Name))
+		}
+	}
+	player, began, n := NewPlayer(simulator, s.Story), session.Time(), 0
+	for _, d := range of.Sample(sampled) {
+		if _, _, err := player.Play(campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}}); err != nil {
+			return err
+		}
+		n++
+	}
+	text := fmt.Sprintf("  forecast: %s around the default schedule", strings.Join(parts, ", "))
+	if each := session.Time().Sub(began) / time.Duration(max(1, n)); each > 0 {
+		text += fmt.Sprintf(", about %s for one worker", (time.Duration(all) * each).Round(100*time.Millisecond))
+	}
+	switch {
+	case o.For > 0:
+		text += fmt.Sprintf("; %s are given", o.For)
+	case s.Total != all:
+		text += fmt.Sprintf("; %s are played", phrase.Count(s.Total, "schedule"))
+	}
+	session.To.Say("%s\n", text)
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
@@ -18,6 +19,11 @@ import (
 type told struct {
 	steps.Step
 	phase int
+	// taken is its place among the steps that were taken, or -1; at is when it was.
+	taken int
+	at    time.Duration
+	// cause is the index of the step that led to it, or -1.
+	cause int
 }
 
 // kind identifies steps that are taken for the same reason. A story that waits has thousands of
@@ -58,9 +64,21 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 		}
 		phase = phases[at]
 	}
+	index, taken := make(map[steps.Name]int), 0
 	backend.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
-		story = append(story, told{step, phase})
+		cause, ok := index[step.Cause]
+		if !ok {
+			cause = -1
+		}
+		index[steps.Name{Actor: step.Actor, Class: step.Class, N: step.N}] = len(story)
+		story = append(story, told{Step: step, phase: phase, taken: -1, cause: cause})
 		return scenarios.Deviation{}, false
+	}
+	backend.Took = func(step steps.Name, at time.Duration) {
+		if i, ok := index[step]; ok {
+			story[i].taken, story[i].at = taken, at
+			taken++
+		}
 	}
 	outcome, err := play.Run(ctx, plan, backend, nil)
 	return story, outcome, err
@@ -70,11 +88,15 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 // only by their place in the story.
 const everywhereOneIn = 4
 
-// ordered returns all single deviations, ordered so that any prefix makes a good sweep. Most are
-// chosen for their kind: see [tellingFirst]. The others are spread evenly over the story, since
-// one can't know beforehand which deviation reveals something.
-func ordered(story []told) []scenarios.Deviation {
-	telling, all := tellingFirst(story), Singles(plain(story))
+// ordered returns all single deviations, those of each step, ordered so that any prefix makes a
+// good sweep. Most are chosen for their kind: see [tellingFirst]. The others are spread evenly over
+// the story, since one can't know beforehand which deviation reveals something.
+func ordered(story []told, of func(i int) []scenarios.Deviation) []scenarios.Deviation {
+	telling := tellingFirst(story, of)
+	var all []scenarios.Deviation
+	for i := range story {
+		all = append(all, of(i)...)
+	}
 	everywhere := make([]scenarios.Deviation, 0, len(all))
 	for _, at := range spread(len(all)) {
 		everywhere = append(everywhere, all[at])
@@ -98,7 +120,7 @@ func ordered(story []told) []scenarios.Deviation {
 // the last step, which is nearest to the end of the phase; then of the steps between, spread
 // evenly. Each of these rounds begins with effects and deliveries to caches, and goes to and fro
 // in the story, so that no part of it waits for another.
-func tellingFirst(story []told) []scenarios.Deviation {
+func tellingFirst(story []told, of func(i int) []scenarios.Deviation) []scenarios.Deviation {
 	kinds := make(map[kind][]int) // indices of the story
 	for i := range story {
 		k := story[i].kind()
@@ -120,7 +142,7 @@ func tellingFirst(story []told) []scenarios.Deviation {
 	}
 	var all []candidate
 	for i := range story {
-		for _, d := range Singles([]steps.Step{story[i].Step}) {
+		for _, d := range of(i) {
 			all = append(all, candidate{places[i], d})
 		}
 	}

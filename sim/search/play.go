@@ -16,8 +16,13 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Every recheck-th schedule is played twice, to check that both runs are the same.
-const recheck = 50
+const (
+	// Every recheck-th schedule is played twice, to check that both runs are the same, and once
+	// more with two of its steps swapped.
+	recheck = 50
+	// scattered bounds the step at which the search for two such steps begins.
+	scattered = 97
+)
 
 // Player plays the schedules of one story.
 type Player struct {
@@ -69,6 +74,7 @@ func eventAt(h *history.History, at int) string {
 // deterministic.
 func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	var reached *coverage
+	audited := false
 	if p.story.Cover {
 		reached = newCoverage(p.rows)
 	}
@@ -88,9 +94,13 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 		if at := history.Diff(outcome.History, again.History); at >= 0 {
 			return campaign.Result{}, fmt.Errorf("the simulator is not deterministic: replaying %s, event %d differs: %s and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
 		}
+		// Where to begin is any number that depends on the schedule alone.
+		if audited, err = p.simulator.Audit(p.story.PlanOf(played), schedule.Number*37%scattered, steps.Step.Independent); err != nil {
+			return campaign.Result{}, fmt.Errorf("with %s: %w", few(played.Deviations), err)
+		}
 	}
 	result := campaign.ResultOf(outcome)
-	result.Number, result.Variant, result.Reached = schedule.Number, schedule.Variant, reached.points()
+	result.Number, result.Variant, result.Reached, result.Audited = schedule.Number, schedule.Variant, reached.points(), audited
 	if schedule.Draw && (result.Verdict != invariant.Held || p.story.Cover) {
 		result.Drawn = played.Deviations
 	}

@@ -5,6 +5,7 @@ package search
 
 import (
 	"context"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
@@ -18,9 +19,13 @@ type Options struct {
 	Strategy string
 	// Seed is the seed of a strategy's choices.
 	Seed uint64
-	// Schedules is how many to try. A sweep tries no more than it has, and all of them if this is
+	// Schedules is how many to try. A strategy that ends by itself tries all that it has if this is
 	// 0.
 	Schedules int
+	// For is how long to search, in place of a number of schedules; 0 is for as long as it takes.
+	For time.Duration
+	// Resume is a directory that keeps what came of each schedule, or "".
+	Resume string
 }
 
 // New plays the benign schedule of a scenario and plans a search around it. The outcome is that of
@@ -35,8 +40,16 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 		return nil, nil, err
 	}
 	s := &campaign.Search{Strategy: chosen.Strategy, Story: &campaign.Story{Plan: plan, Cover: chosen.learns}, Total: o.Schedules, What: chosen.what}
-	if !chosen.endless {
+	switch {
+	case o.For > 0:
+		s.Total = campaign.Endless
+	case !chosen.endless:
 		s.Bound(chosen.total, o.Schedules)
+	case o.Schedules == 0:
+		s.Total = chosen.total
+	}
+	if chosen.budget != nil {
+		chosen.budget(s.Total)
 	}
 	if scenario.HasRanges() {
 		for _, step := range scenario.Spec.Steps {

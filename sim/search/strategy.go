@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // space is the choice that a strategy has.
@@ -32,9 +33,11 @@ var strategies = []struct {
 	new   func(*space) chosen
 }{
 	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point; with --schedules, the N most telling ones, spread over the story", newSweep},
+	{"orders", "each order of two dependent steps, each fault of each step, and other lengths of what takes its time by itself", newOrders},
 	{"pairs", "random pairs of those", newPairs},
 	{"random", "random schedules", newRandom},
 	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided},
+	{"portfolio", "orders, coverage and random, which share the budget by what they newly cover", newPortfolio},
 }
 
 // chosen is a strategy for one search.
@@ -42,9 +45,12 @@ type chosen struct {
 	campaign.Strategy
 	// what describes the schedules of this search: "single deviations from 201 steps".
 	what string
-	// total is how many schedules it has, unless it is endless.
+	// total is how many schedules it has; an endless one may have any number, and has these if it
+	// was given none.
 	total   int
 	endless bool
+	// budget, which may be nil, is given how many schedules will be asked for.
+	budget func(total int)
 	// learns says that the strategy uses the points that schedules reach.
 	learns bool
 }
@@ -56,6 +62,11 @@ func Strategies() []string {
 		names = append(names, s.name)
 	}
 	return names
+}
+
+// Ends reports whether a strategy ends by itself when it isn't given a number of schedules.
+func Ends(strategy string) bool {
+	return strategy == "sweep" || strategy == "orders" || strategy == "portfolio"
 }
 
 // Described describes each strategy in a line.
@@ -76,7 +87,7 @@ func choose(name string, from *space) (chosen, error) {
 }
 
 func newSweep(from *space) chosen {
-	order := ordered(from.steps)
+	order := ordered(from.steps, func(i int) []scenarios.Deviation { return Singles([]steps.Step{from.steps[i].Step}) })
 	return chosen{Strategy: campaign.Listed{Order: order}, what: fmt.Sprintf("single deviations from %d steps", len(from.steps)), total: len(order)}
 }
 

@@ -67,6 +67,8 @@ type Step struct {
 	By deliverer
 	// Cause is the step that led to this one; the zero Name if none did.
 	Cause Name
+	// Alone says that its actor does one thing at a time.
+	Alone bool
 }
 
 // deliverer delivers changes to a cache.
@@ -163,6 +165,16 @@ func (s Step) faults() []scenarios.StepFault {
 // Can reports whether the fault can befall the step, in a search or in a plan.
 func (s Step) Can(fault scenarios.StepFault) bool {
 	return slices.Contains(s.faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
+}
+
+// Lasts reports whether a step of the class comes when its time is up: a timer, or a length of
+// something in the world.
+func (c Class) Lasts() bool {
+	switch c {
+	case ClassTimer, ClassAnswer, ClassTimeout, ClassPower, ClassBoot, ClassWatchdog, ClassStart:
+		return true
+	}
+	return false
 }
 
 // Sends reports whether steps of the class are requests under way, which carry out an earlier

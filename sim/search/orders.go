@@ -1,0 +1,139 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/sim/steps"
+)
+
+// apart is how far from each other two steps are at most that are tried in the other order. It is
+// the longest of [Delays].
+const apart = 90 * time.Second
+
+// newOrders makes the strategy orders: each order of two dependent steps that don't descend from
+// one another, each fault of each step, and what moves the clocks that steps wait for.
+//
+// A delay of a step matters where it takes the step past another one that depends on it. So all
+// delays between two such steps are alike, and one schedule stands for them: the step right after
+// the first of the two. A recurring step (a Lease, a poll, a resync) has as many places as rounds;
+// of those in which no controller decides anything new, the first and the last stand for all.
+//
+// When a step takes its time by itself (a boot, a timer, a time-out), the length of that is not
+// only an order: whatever is timed from its end moves along. Such a step also gets the fixed delays
+// of a sweep.
+func newOrders(from *space) chosen {
+	o := arrange(from.steps)
+	order := ordered(from.steps, o.of)
+	return chosen{
+		Strategy: campaign.Listed{Order: order}, total: len(order),
+		what: fmt.Sprintf("orders, faults and durations of %d steps", len(from.steps)),
+	}
+}
+
+// arrangement holds what there is to try of each step of a story.
+type arrangement struct {
+	story []told
+	// taken are the indices of the steps that were taken, in that order.
+	taken []int
+	// prints identifies the footprints of the steps, and depend says which of them depend on each
+	// other.
+	prints []int
+	depend [][]bool
+	// ends says which steps are the first or the last of their kind that were taken.
+	ends []bool
+	// descends is room for the steps that descend from one.
+	descends []bool
+}
+
+func arrange(story []told) *arrangement {
+	a := &arrangement{story: story, prints: make([]int, len(story)), ends: make([]bool, len(story)), descends: make([]bool, len(story))}
+	known, first, last := make(map[string]int), make(map[kind]int), make(map[kind]int)
+	var likes []steps.Step
+	for i := range story {
+		print := fmt.Sprint(story[i].Footprint())
+		n, ok := known[print]
+		if !ok {
+			n = len(likes)
+			known[print], likes = n, append(likes, story[i].Step)
+		}
+		if a.prints[i] = n; story[i].taken >= 0 {
+			a.taken = append(a.taken, i)
+		}
+	}
+	slices.SortFunc(a.taken, func(i, j int) int { return story[i].taken - story[j].taken })
+	for _, like := range likes {
+		row := make([]bool, len(likes))
+		for j := range likes {
+			row[j] = !like.Independent(likes[j])
+		}
+		a.depend = append(a.depend, row)
+	}
+	for _, i := range a.taken {
+		if _, ok := first[story[i].kind()]; !ok {
+			first[story[i].kind()] = i
+		}
+		last[story[i].kind()] = i
+	}
+	for k, i := range first { // order does not matter: each has its own
+		a.ends[i], a.ends[last[k]] = true, true
+	}
+	return a
+}
+
+// of returns what to try of a step.
+func (a *arrangement) of(i int) []scenarios.Deviation {
+	return slices.Concat(a.orders(i), a.faults(i), a.lengths(i))
+}
+
+// orders returns the orders in which a step comes after another one that depends on it.
+func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
+	if !a.ends[i] {
+		return nil
+	}
+	s := &a.story[i]
+	most := apart
+	if latest := s.Latest(); latest > 0 {
+		most = min(most, latest)
+	}
+	clear(a.descends)
+	a.descends[i] = true
+	others := make(map[kind]int) // the place in all of the last of each kind
+	for _, j := range a.taken[s.taken+1:] {
+		other := &a.story[j]
+		if other.at > s.at+most {
+			break
+		}
+		if other.cause >= 0 && a.descends[other.cause] || inTurn(&s.Step, &other.Step) {
+			a.descends[j] = true
+			continue
+		}
+		if !a.depend[a.prints[i]][a.prints[j]] {
+			continue
+		}
+		d := scenarios.Deviation{Step: s.Name(), After: other.Name(), Delay: scenarios.Duration(most)}
+		k := other.kind()
+		switch at, seen := others[k]; {
+		case !seen:
+			others[k] = -1
+			all = append(all, d)
+		case at < 0:
+			others[k] = len(all)
+			all = append(all, d)
+		default:
+			all[at] = d
+		}
+	}
+	return all
+}
+
+// inTurn reports whether the second step can't overtake the first because their actor takes one
+// after the other: a stream of changes, or a process with one worker.
+func inTurn(first, second *steps.Step) bool {
+	works := func(c steps.Class) bool { return c == steps.ClassWork || c == steps.ClassAPI || c == steps.ClassBMC }
+	return first.Actor == second.Actor &&
+		(first.Class == steps.ClassDeliver && second.Class == steps.ClassDeliver || first.Alone && works(first.Class) && works(second.Class))
+}

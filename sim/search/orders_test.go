@@ -1,0 +1,144 @@
+package search
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/simtest"
+	"github.com/fencelab/fencelab/sim/steps"
+)
+
+// TestArrange: a step is tried after each step that depends on it and doesn't descend from it, as
+// long as it may come so late, and after the first and the last of those that recur.
+func TestArrange(t *testing.T) {
+	var story []told
+	add := func(at time.Duration, cause string, step steps.Step) {
+		n := 1
+		from := -1
+		for i := range story {
+			if story[i].Actor == step.Actor && story[i].Class == step.Class {
+				n++
+			}
+			if story[i].Name() == cause {
+				from = i
+			}
+		}
+		step.N = n
+		story = append(story, told{Step: step, at: at, taken: len(story), cause: from})
+	}
+	node := func(name string) steps.Object { return steps.Object{Kind: "Node", Name: name} }
+	call := func(actor, verb string, effect bool, on steps.Object) steps.Step {
+		return steps.Step{Actor: actor, Class: steps.ClassAPI, Verb: verb, Effect: effect, Object: on, Place: steps.PlaceProcess + actor, Alone: true}
+	}
+	deliver := steps.Step{Actor: "c.Node", Class: steps.ClassDeliver, Verb: "deliver", Object: node(""), Place: steps.PlaceProcess + "c"}
+	prompt := call("d", "patch", true, node("y"))
+	prompt.Assumed = steps.PremisesOf(&scenarios.Spec{Assumes: []string{scenarios.RequestsArrive}})
+
+	add(0, "", call("a", "patch", true, node("x")))
+	add(1*time.Second, "", call("b", "get", false, node("x")))
+	add(2*time.Second, "", call("b", "get", false, node("y")))
+	add(3*time.Second, "", prompt)
+	add(3500*time.Millisecond, "", call("e", "get", false, node("y")))
+	add(4*time.Second, "a/api/1", call("f", "delete", true, node("x"))) // it descends
+	add(5*time.Second, "", call("a", "get", false, node("x")))          // its worker is busy
+	for round := range 5 {
+		add(time.Duration(10+round)*time.Second, "", call("g", "list", false, node("")))
+	}
+	add(20*time.Second, "", deliver)
+	add(21*time.Second, "", deliver)
+	add(22*time.Second, "", call("c", "get", false, steps.Object{Kind: "Machine", Name: "x"}))
+	add(100*time.Second, "", call("h", "get", false, node("x")))
+
+	got := map[string][]string{}
+	a := arrange(story)
+	for i := range story {
+		for _, d := range a.of(i) {
+			if d.After != "" {
+				got[d.Step] = append(got[d.Step], d.After)
+			}
+		}
+	}
+	want := map[string][]string{
+		"a/api/1":          {"b/api/1", "d/api/1", "g/api/1", "g/api/5"}, // that of d is another write of the kind
+		"b/api/1":          {"f/api/1"},                                  // b works on one thing at a time
+		"b/api/2":          {"d/api/1"},
+		"d/api/1":          {"e/api/1", "f/api/1"}, // everything else comes more than a second later
+		"f/api/1":          {"a/api/2", "g/api/1", "g/api/5"},
+		"c.Node/deliver/1": {"c/api/1"},
+		"c.Node/deliver/2": {"c/api/1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOrders: the orders and faults of right controllers hold; nearly all orders come about, and
+// those that don't are counted.
+func TestOrders(t *testing.T) {
+	simulator, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := simtest.Plan(t, "../../scenarios/catalog/reboot-annotation/plain-power-cycle.yaml")
+	s, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := 0
+	for n := range s.Total {
+		if schedule, _ := s.Next(n); schedule.Deviations[0].After != "" {
+			orders++
+		}
+	}
+	alone := NewAlone(simulator, s.Story)
+	tally := s.Run(alone, nil)
+	if alone.Close() != nil || tally.Tried != s.Total || tally.Held != s.Total {
+		t.Errorf("of %d schedules %d were tried, and %d held: %v, %v", s.Total, tally.Tried, tally.Held, tally.Failed, alone.Close())
+	}
+	if orders < 200 || tally.Disordered == 0 || tally.Disordered > orders/5 {
+		t.Errorf("of %d orders, %d did not come about", orders, tally.Disordered)
+	}
+	if tally.Audits < s.Total/recheck/2 {
+		t.Errorf("with %d schedules there were %d audits", s.Total, tally.Audits)
+	}
+}
+
+// TestOrdersFind: an order that breaks a guarantee is found, is as small as it can be, and fails
+// when it is played again.
+func TestOrdersFind(t *testing.T) {
+	simulator, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := simtest.Plan(t, "../../docs/examples/answer-about-the-boot-before.yaml")
+	s, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders", Schedules: 400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := NewAlone(simulator, s.Story)
+	tally := s.Run(alone, nil)
+	s.Shrink(alone, &tally)
+	player, found := NewPlayer(simulator, s.Story), false
+	for _, f := range tally.Failures() {
+		left := f.Schedule
+		found = found || slices.ContainsFunc(left.Deviations, func(d scenarios.Deviation) bool { return d.After != "" })
+		again, err := player.Try(campaign.Schedule{Number: 1, Deviations: left.Deviations})
+		if err != nil || again.Signature != f.Signature {
+			t.Errorf("%v: %q became %q, %v", left.Deviations, f.Signature, again.Signature, err)
+		}
+	}
+	if !found {
+		var all []string
+		for _, f := range tally.Failures() {
+			all = append(all, f.Signature)
+		}
+		t.Errorf("no order breaks it: %s", strings.Join(all, "; "))
+	}
+}

@@ -1,0 +1,167 @@
+package search
+
+import (
+	"fmt"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/sim/steps"
+)
+
+// portfolio shares a budget among other strategies by what they newly cover. Those that have an end
+// are played to it if the budget suffices. It implements campaign.Covering.
+type portfolio struct {
+	arms []*arm
+	// total is the budget.
+	total int
+	// reached has every point that a schedule reached; of has the arm of each schedule under way.
+	reached map[campaign.Point]bool
+	of      map[int]*arm
+}
+
+// arm is a strategy of a portfolio.
+type arm struct {
+	campaign.Strategy
+	name string
+	// size is how many schedules it has, 0 for any number; given is how many it was asked for.
+	size, given int
+	// fresh counts the schedules that reached what none had before.
+	fresh int
+}
+
+// left is how many schedules an arm still has, if it has an end.
+func (a *arm) left() int { return max(0, a.size-a.given) }
+
+// yield is the share of the arm's schedules that reached something new. One that was tried little
+// is taken to be good.
+func (a *arm) yield() float64 { return float64(a.fresh+1) / float64(a.given+1) }
+
+const (
+	// 1 in turnOneIn schedules goes to the arms in turn, so that none starves.
+	turnOneIn = 4
+	// Where no budget is given, 1 in endlessOneIn schedules goes to the arms that have no end.
+	endlessOneIn = 5
+)
+
+func newPortfolio(from *space) chosen {
+	a := arrange(from.steps)
+	p := &portfolio{reached: make(map[campaign.Point]bool), of: make(map[int]*arm)}
+	all := 0
+	for _, list := range []struct {
+		name string
+		of   func(i int) []scenarios.Deviation
+	}{{"orders", a.orders}, {"faults", a.faults}, {"lengths", a.lengths}} {
+		order := ordered(from.steps, list.of)
+		all += len(order)
+		if len(order) > 0 {
+			p.arms = append(p.arms, &arm{Strategy: campaign.Listed{Order: order}, name: list.name, size: len(order)})
+		}
+	}
+	p.arms = append(p.arms, &arm{Strategy: newGuided(from).Strategy, name: "coverage"}, &arm{Strategy: newRandom(from).Strategy, name: "random"})
+	return chosen{
+		Strategy: p, total: all + all/(endlessOneIn-1), endless: true, learns: true, budget: func(total int) { p.total = total },
+		what: fmt.Sprintf("schedules around %d steps from seed %d", len(from.steps), from.seed),
+	}
+}
+
+// Next implements campaign.Strategy.
+func (p *portfolio) Next(n int) (campaign.Schedule, bool) {
+	a := p.choose(n)
+	s, ok := a.Next(a.given)
+	if !ok {
+		return s, false
+	}
+	a.given++
+	s.Number, p.of[n] = n, a
+	return s, true
+}
+
+// choose returns the arm of the n-th schedule: the one that yields most, and now and then each in
+// turn. When the budget is no more than what is left of the arms that have an end, it is theirs.
+func (p *portfolio) choose(n int) *arm {
+	left, listed := 0, 0
+	for _, a := range p.arms {
+		left, listed = left+a.left(), listed+a.size
+	}
+	only := p.total >= listed && p.total-n <= left
+	var may []*arm
+	for _, a := range p.arms {
+		if a.left() > 0 || a.size == 0 && !only {
+			may = append(may, a)
+		}
+	}
+	if n%turnOneIn == 0 {
+		return may[n/turnOneIn%len(may)]
+	}
+	best := may[0]
+	for _, a := range may[1:] {
+		if a.yield() > best.yield() {
+			best = a
+		}
+	}
+	return best
+}
+
+// Learn implements campaign.Strategy. What one strategy has found is there for all.
+func (p *portfolio) Learn(s campaign.Schedule, r campaign.Result) {
+	fresh := false
+	for _, point := range r.Reached {
+		if !p.reached[point] {
+			fresh, p.reached[point] = true, true
+		}
+	}
+	if fresh {
+		p.of[s.Number].fresh++
+	}
+	delete(p.of, s.Number)
+	for _, a := range p.arms {
+		a.Strategy.Learn(s, r)
+	}
+}
+
+// Shares implements campaign.Covering.
+func (p *portfolio) Shares() (all []campaign.Share) {
+	for _, a := range p.arms {
+		all = append(all, campaign.Share{Name: a.name, Given: a.given, Of: a.size, Fresh: a.fresh})
+	}
+	return all
+}
+
+// Sample implements campaign.Covering.
+func (p *portfolio) Sample(n int) (some []scenarios.Deviation) {
+	var all []scenarios.Deviation
+	for _, a := range p.arms {
+		if list, ok := a.Strategy.(campaign.Listed); ok {
+			all = append(all, list.Order...)
+		}
+	}
+	for i := range min(n, len(all)) {
+		some = append(some, all[i*len(all)/n])
+	}
+	return some
+}
+
+// Claims implements campaign.Covering.
+func (p *portfolio) Claims() string {
+	return fmt.Sprintf("each step once after each that depends on it within %s, each fault of each step, and other lengths of what takes its time by itself; of what recurs while no controller decides anything new, the first and the last time", apart)
+}
+
+// faults and lengths are the other single deviations of a step.
+func (a *arrangement) faults(i int) []scenarios.Deviation {
+	return a.singles(i, func(d scenarios.Deviation) bool { return d.Fault != "" })
+}
+
+func (a *arrangement) lengths(i int) []scenarios.Deviation {
+	return a.singles(i, func(d scenarios.Deviation) bool { return d.Fault == "" && a.story[i].Class.Lasts() })
+}
+
+func (a *arrangement) singles(i int, which func(scenarios.Deviation) bool) (some []scenarios.Deviation) {
+	if a.ends[i] {
+		for _, d := range Singles([]steps.Step{a.story[i].Step}) {
+			if which(d) {
+				some = append(some, d)
+			}
+		}
+	}
+	return some
+}
