@@ -23,8 +23,7 @@ type memory struct {
 	changed time.Duration // when the last edge was seen to happen, or Never
 	// restarted is when the BMC was up again after its last restart, or Never.
 	restarted time.Duration
-	entries   []Entry // of the log, which forgets nothing
-	entered   uint64
+	log       *journal // which forgets nothing; nil before the first entry
 }
 
 type edge struct {

@@ -179,8 +179,13 @@ func (f *fleet) start() error {
 		names[i] = h.Name
 	}
 	for _, r := range f.o.Rules {
-		if err := r.Concerns(names...); err != nil && f.o.Changes == nil { // or its host may come yet
+		err := r.Concerns(names...)
+		switch {
+		case err == nil:
+		case f.o.Changes == nil:
 			return err
+		case f.o.Warn != nil:
+			f.o.Warn(err.Error() + " so far; it is in force on hosts that come")
 		}
 	}
 	if err := f.add(hosts...); err != nil {

@@ -162,11 +162,12 @@ func TestShared(t *testing.T) {
 // TestChanges lets a host come, with the rules from the start, and go.
 func TestChanges(t *testing.T) {
 	r, w := io.Pipe()
-	changes, ended := make(chan Change), make(chan error, 1)
+	changes, ended, warned := make(chan Change), make(chan error, 1), make(chan string, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		err := Run(ctx, Options{Shared: true, Changes: changes, Ready: w, Admin: ":0",
-			Rules: []fakebmc.Rule{{Name: "lie", Effect: fakebmc.Effect{Report: "Paused"}}}})
+			Warn:  func(text string) { warned <- text },
+			Rules: []fakebmc.Rule{{Name: "lie", Effect: fakebmc.Effect{Report: "Paused"}}, {Name: "later", When: fakebmc.Selector{Host: "x"}, Effect: fakebmc.Effect{Hang: true}}}})
 		w.CloseWithError(io.EOF)
 		ended <- err
 	}()
@@ -179,6 +180,9 @@ func TestChanges(t *testing.T) {
 	}
 	next() // the header
 	admin := next()[1]
+	if text := <-warned; !strings.Contains(text, `rule "later" would never fire`) {
+		t.Errorf("it warns %s", text)
+	}
 	const uuid = "0b0c4f0e-55f5-4a52-9e3a-3c7f1a3c7d5e"
 	host := memory.New(wall.Clock(), memory.Timing{}, true)
 	changes <- Change{Host: Host{Name: "late", UUID: uuid, System: host}}

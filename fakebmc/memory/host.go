@@ -32,7 +32,7 @@ type Host struct {
 	nmis     int
 	guest    fakebmc.Guest
 	boot     fakebmc.Boot
-	bootedBy fakebmc.Boot // the override of the last boot
+	bootedBy *fakebmc.Boot // the override of the last boot; nil before the first one
 	image    string
 	cancel   func() bool // of the transition under way
 	then     func()      // what that ends in
@@ -99,7 +99,10 @@ func (h *Host) Nmis() int {
 func (h *Host) BootedBy() fakebmc.Boot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.bootedBy
+	if h.bootedBy == nil {
+		return fakebmc.Boot{}
+	}
+	return *h.bootedBy
 }
 
 // Resets implements Resetter.
@@ -213,7 +216,8 @@ func (h *Host) restart() {
 // bootNow begins a boot, which consumes an override that is valid once.
 func (h *Host) bootNow() {
 	h.boots++
-	h.bootedBy = h.boot
+	h.bootedBy = new(fakebmc.Boot)
+	*h.bootedBy = h.boot
 	if h.boot.Enabled == fakebmc.BootOnce {
 		h.boot.Enabled, h.boot.Target = fakebmc.BootDisabled, fakebmc.BootNone
 	}

@@ -249,7 +249,7 @@ func (x *exchange) own(a reply) *content {
 	case x.e.power != nil && a.Status == http.StatusOK:
 		c := &content{body: x.e.power(x.e.bmc, a.PowerState), header: x.e.header.Clone()}
 		if x.e.settings != nil {
-			c.settings = x.e.settings()
+			c.settings = settingsIn(c.body) // those that it shows, though they change meanwhile
 		}
 		return c
 	}

@@ -18,15 +18,14 @@ import (
 )
 
 // handler is a service without a listener, with a host that is on.
-func handler(tb testing.TB, m *Mockup) (http.Handler, *memory.Host) {
+func handler(tb testing.TB, m *Mockup) http.Handler {
 	tb.Helper()
 	clk := &systemtest.Clock{}
-	host := memory.New(clk, memory.Timing{}, true)
 	var options []fakebmc.Option
 	if m != nil {
 		options = append(options, m.Locate())
 	}
-	b := fakebmc.New("node-1", host, clk, options...)
+	b := fakebmc.New("node-1", memory.New(clk, memory.Timing{}, true), clk, options...)
 	tb.Cleanup(b.Close)
 	s, err := NewServer(Config{Clock: clk, Mockup: m, Media: []string{"http://127.0.0.1:1/"}, Destinations: []string{"http://127.0.0.1:2/"}})
 	if err != nil {
@@ -36,7 +35,7 @@ func handler(tb testing.TB, m *Mockup) (http.Handler, *memory.Host) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return s.service(g, b, address("127.0.0.1:1")), host
+	return s.service(g, b, address("127.0.0.1:1"))
 }
 
 type address string
@@ -94,7 +93,7 @@ func FuzzMockup(f *testing.F) {
 		if err != nil {
 			return
 		}
-		h, _ := handler(t, m)
+		h := handler(t, m)
 		for at := range m.resources {
 			if got := ask(h, http.MethodGet, at, ""); got != http.StatusOK {
 				t.Errorf("%s answers %d", at, got)
@@ -127,7 +126,7 @@ func FuzzBodies(f *testing.F) {
 		f.Add(uint8(i), body, "$filter=PowerState eq 'On' and not (Id eq 'x')")
 	}
 	f.Fuzz(func(t *testing.T, which uint8, body, filter string) {
-		h, _ := handler(t, nil)
+		h := handler(t, nil)
 		x := to[int(which)%len(to)]
 		if got := ask(h, x.method, x.path, body); got >= http.StatusInternalServerError && got != http.StatusServiceUnavailable {
 			t.Errorf("%s %s answers %d to %q", x.method, x.path, got, body)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -108,10 +109,14 @@ func root(uuid string) object {
 
 func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
 
+// systemProperties is about how many properties a system has, so that its map needn't grow.
+const systemProperties = 32
+
 // system advertises only what is executed. Boot is there because clients can't
 // do without it; nothing in it can be set unless the System is a Booter.
 func system(b *fakebmc.BMC, p fakebmc.PowerState) object {
-	r := resource(b.SystemPath(), systemType, b.ID(), b.Host())
+	r := make(object, systemProperties)
+	maps.Copy(r, resource(b.SystemPath(), systemType, b.ID(), b.Host()))
 	r["SystemType"] = "Physical"
 	r["Manufacturer"] = "fencelab"
 	r["Model"] = "fakebmc"

@@ -186,6 +186,11 @@ func patchSystem(b *fakebmc.BMC, body []byte, bootable func(fakebmc.Booter) (tar
 // settingsTag names the settings as they are.
 func settingsTag(b *fakebmc.BMC) string { return hash(settings(b)) }
 
+// settingsIn is the tag of the settings that a system shows.
+func settingsIn(system object) string {
+	return hash(object{"Boot": system["Boot"], "HostWatchdogTimer": system["HostWatchdogTimer"], "PowerRestorePolicy": system["PowerRestorePolicy"]})
+}
+
 // The virtual media of a manager: one CD drive.
 const mediaID = "Cd"
 
