@@ -95,13 +95,17 @@ check: ## Check format, vet, staticcheck, generated files and the rules of ci/ti
 	@ci/generate.sh --check
 
 .PHONY: run
-run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
-	$(FENCELAB) run $(SCENARIOS) --seed $(SEED)
+run: build ## Build fencelab, play the stories in the simulator, and leave a page of them in out/run (SCENARIOS=path SEED=n; a minute, and five to build from nothing)
+	@$(FENCELAB) run $(SCENARIOS) --quiet --out out/run$(if $(filter-out 1,$(SEED)), --seed $(SEED))
 
 ##@ The real world
 
+.PHONY: announce
+announce:
+	@ci/announce.sh
+
 .PHONY: e2e
-e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 25 minutes; the first time installs and builds: 15 minutes more)
+e2e: announce build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 25 minutes; the first time installs and builds: 15 minutes more)
 	@lab/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 	@systems/metal-operator/build.sh v0.7.0 || echo "metal-operator's manager could not be built; its stories are skipped"
@@ -225,6 +229,10 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 	$(GO) test ./fakebmc -run '^$$' -fuzz FuzzParseRules -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc/redfish -run '^$$' -fuzz FuzzHTTP -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc/ipmi -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME)
+
+.PHONY: combine
+combine: ## Play each operation of the language in each phase of each protocol (ONLY=regexp, RANDOM=schedules of each beside the default one)
+	$(GO) run ./ci/combine $(if $(ONLY),-only '$(ONLY)') $(if $(RANDOM),-schedules $(RANDOM))
 
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it

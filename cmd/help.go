@@ -3,7 +3,9 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,6 +60,22 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: did you mean --%s?", err, meant)
 	}
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+}
+
+// completeScenarios completes files, directories, and the stories of the catalogue.
+func completeScenarios(_ *cobra.Command, _ []string, begun string) (found []string, how cobra.ShellCompDirective) {
+	_ = fs.WalkDir(catalog.Stories, ".", func(path string, entry fs.DirEntry, err error) error { // it is in the binary
+		if name := catalog.Prefix + path; err == nil && path != "." && strings.HasPrefix(name, begun) {
+			found = append(found, name)
+		}
+		return err
+	})
+	return found, cobra.ShellCompDirectiveDefault
+}
+
+// completePlans completes saved plans.
+func completePlans(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"txt"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
 // helpCommand is the usual one, but that a topic which isn't there is an error.

@@ -116,7 +116,10 @@ func buildModule(ctx context.Context, dir, name string, talk io.Writer) (program
 	}
 	program = filepath.Join(place, "fencelab")
 	if _, err := goTool(ctx, pkg.Module.Dir, "build", "-mod=mod", "-modfile="+mod, "-overlay="+overlay, "-tags=libvirt_dlopen", "-o", program, "./"+commandDir); err != nil {
-		return "", fmt.Errorf("build fencelab with the controllers of %s: %w", dir, err)
+		if err = fmt.Errorf("build fencelab with the controllers of %s: %w", dir, err); strings.Contains(err.Error(), "undefined: module."+name) {
+			err = fmt.Errorf("%w\n%s exports no %s: name the package that has it, or what it is called there, as DIR:NAME", err, dir, name)
+		}
+		return "", err
 	}
 	return program, nil
 }

@@ -31,7 +31,7 @@ In the lab the plan's deviations are made at the gates of the controllers: in ef
 reads, and what reaches caches. The answer is reproduced (exit code 1) if a guarantee
 that is broken in the simulator is broken here, not reproduced (0), or diverged (2) at
 a step that never came, or that passes no gate.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completePlans,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := report.CheckUntil(until, r.World); err != nil {
 				return exit.BadInput(err)
@@ -58,6 +58,9 @@ a step that never came, or that passes no gate.`,
 			}
 			r.Replayed(outcome)
 			if test != "" {
+				if err := report.Guards(outcome, filepath.Join(filepath.Dir(args[0]), "history.jsonl")); err != nil {
+					return exit.BadInput(fmt.Errorf("write the test %s: %w", test, err))
+				}
 				name, err := report.WriteTest(outcome, test, moduleExpression())
 				if err != nil {
 					return exit.BadInput(err)

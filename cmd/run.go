@@ -63,8 +63,9 @@ The simulator plays the schedules that a strategy chooses:
 ` + search.Described() + `
 Everything needed to investigate and replay a run that did not come out as expected
 is saved below --out.`,
-		Args: scenarioArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
+		Args:              scenarioArgs,
+		ValidArgsFunction: completeScenarios,
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
 	flags := cmd.Flags()
@@ -77,6 +78,7 @@ is saved below --out.`,
 	all := append([]string{benign}, search.Strategies()...)
 	choose(cmd, &r.search.Strategy, "strategy", "", "schedules to try: "+phrase.OneOf(all)+" in the simulator, "+benign+" or "+sweeping+" in the lab", choice{of: all})
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep and orders the maximum, and without this flag all")
+	flags.BoolVarP(&r.Quiet, "quiet", "q", false, "print no line for a scenario that came out as expected, but how far the run has come")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
 	return cmd
@@ -169,6 +171,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 			}
 		}()
 	}
+	r.Total = len(loaded)
 	ledger, out := r.Ledger(strategy, r.search.Seed), r.Out
 	if r.Format == "json" {
 		r.Out = io.Discard // the ledger has it all

@@ -34,6 +34,9 @@ type Module struct {
 	// Manifests has *.yaml files with the CustomResourceDefinitions of the kinds and,
 	// for the lab, the ClusterRole fencelab-NAME of each controller; nil for neither.
 	Manifests fs.FS
+	// Requests are the kinds of the module whose objects ask for a host to be fenced, as stories
+	// have them in spec.requests. All stories are judged by them.
+	Requests map[string]Request
 	// Reservations say which of the kinds keep hosts for tenants, so that the guarantees judge who
 	// gives those back.
 	Reservations []Reservation
@@ -50,6 +53,10 @@ type Reservation struct {
 	// Keeps reports whether an object keeps its host for a tenant.
 	Keeps func(client.Object) bool
 }
+
+// Request says where an object that asks for a host to be fenced has the host's name, such as
+// spec.node, and the field and value that say that it was done, such as status.phase=Done.
+type Request struct{ Fences, Done string }
 
 // A Set is the controllers that a world can run: fencelab's own and those of modules,
 // with all their kinds. It doesn't change and may be shared.
@@ -259,6 +266,15 @@ func lay(scheme, other *runtime.Scheme) {
 			scheme.AddKnownTypeWithName(gvk, reflect.New(types[gvk]).Interface().(runtime.Object))
 		}
 	}
+}
+
+// Requests returns those of all modules, by their kinds.
+func (s *Set) Requests() map[string]Request {
+	all := make(map[string]Request)
+	for _, m := range s.modules {
+		maps.Copy(all, m.Requests)
+	}
+	return all
 }
 
 // Definitions returns the CustomResourceDefinitions of all kinds.

@@ -21,6 +21,7 @@ package fencetest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +36,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -86,6 +89,17 @@ func Out(dir string) Option { return func(r *run) { r.out = dir } }
 // need.
 func AsFound() Option { return func(r *run) { r.asFound = true } }
 
+// Lands has Plan fail unless a deviation of the plan does this, in the words of the report: a
+// controller that gains a step takes the deviation at another one. replay --test writes it.
+func Lands(deed string) Option { return func(r *run) { r.lands = append(r.lands, deed) } }
+
+// Claim has every run judged by a function as well. It is given all that happened, in order, and
+// returns an error if something is wrong: one of Breach names the event. Reports have the claim
+// under its name.
+func Claim(name string, check func(events []history.Event) error) Option {
+	return func(r *run) { r.claims = append(r.claims, claim(name, check)) }
+}
+
 // run is one call of Run or Sweep.
 type run struct {
 	t       testing.TB
@@ -95,6 +109,8 @@ type run struct {
 	options search.Options
 	out     string
 	asFound bool
+	lands   []string
+	claims  []invariant.Invariant
 
 	set      *controllers.Set
 	scenario *scenarios.Scenario
@@ -123,7 +139,7 @@ func Play(t testing.TB, file string, options ...Option) (outcomes []*play.Outcom
 
 // Plan plays the plan in a file, as fencelab replay --test saves it, and fails the test unless it
 // comes out as the plan expects. Deviations at steps that the controllers no longer take have no
-// effect; the report says how many had one.
+// effect; the report says how many had one, and Lands that they must.
 func Plan(t testing.TB, path string, options ...Option) {
 	t.Helper()
 	r := configured(t, options)
@@ -199,6 +215,12 @@ type sink struct {
 // says how the test plays it again.
 func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error) {
 	s.Headline(o)
+	for told := report.Told(o); len(s.run.lands) > 0; s.run.lands = s.run.lands[1:] {
+		if deed := s.run.lands[0]; !slices.Contains(told, deed) {
+			s.run.t.Errorf("the plan's deviation no longer lands on its deed: %s. What it does now: %s. Find it again with a sweep, and write the test anew with replay --test, or remove it",
+				deed, cmp.Or(strings.Join(told, "; "), "nothing"))
+		}
+	}
 	if o.Meets() == "" {
 		for _, note := range o.Notes {
 			s.Print("  note: %s\n", note)
@@ -329,6 +351,9 @@ func (r *run) simulator() *sim.Simulator {
 	simulator, err := sim.With(r.set)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	for _, own := range r.claims {
+		simulator.Claim(own)
 	}
 	return simulator
 }

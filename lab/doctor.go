@@ -47,6 +47,11 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		short = short || f.Remedy != ""
 		line(f.Remedy == "", f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
 	}
+	models, mark := "they can run, without virtual machines: --hosts model", "ok     "
+	if err := Check(ctx, Options{Hosts: Model}); err != nil {
+		models, mark = "they cannot run here, and need only etcd and kube-apiserver: run make controlplane", "MISSING"
+	}
+	fmt.Fprintf(w, "  %s  %-22s %s\n", mark, "model hosts", models)
 	nodes, mark := "they can run: --hosts node", "ok     "
 	if err := Check(ctx, Options{Hosts: Node}); err != nil {
 		nodes, mark = "they cannot run here (only --hosts node and --cluster standard need them): run make nodes", "absent "

@@ -29,7 +29,7 @@ func (s *Spec) Fields() []Field {
 		}
 	}
 	for _, claim := range s.Expect.Events {
-		for _, t := range [...]Trigger{claim.Happens, claim.Never, claim.After, claim.Before} {
+		for _, t := range [...]Trigger{claim.Happens, claim.Never, claim.Only, claim.If, claim.Until, claim.After, claim.Before} {
 			add(t)
 		}
 	}

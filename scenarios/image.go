@@ -31,6 +31,18 @@ func (i Image) In(dir string) Image {
 	return Image(filepath.Join(dir, string(i)))
 }
 
+// from is a local image as it is found from one directory, if it is below another.
+func (i Image) from(place, root string) Image {
+	rest, err := filepath.Rel(place, string(i))
+	if !i.Local() || err != nil || below(root, string(i)) == string(i) || below(root, place) == place {
+		return i
+	}
+	if !strings.HasPrefix(rest, "../") {
+		rest = "./" + rest
+	}
+	return Image(rest)
+}
+
 // reference matches what a registry takes: a host and port where there is one, a name in lower
 // case, a tag, a digest.
 var reference = regexp.MustCompile(`^((localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:[0-9]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?$`)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -166,6 +167,45 @@ func (p *Plan) Text() []byte {
 		panic(fmt.Sprintf("a plan is made of plain data: %v", err)) // unreachable: every field marshals
 	}
 	return data
+}
+
+// Portable returns the plan with the files below a directory named from there, so that it can be
+// played in another clone. Whoever loads it finds them from the working directory.
+func (p *Plan) Portable(dir string) *Plan {
+	q := *p
+	q.Spec.Controllers = slices.Clone(p.Spec.Controllers)
+	for i := range q.Spec.Controllers {
+		c := &q.Spec.Controllers[i]
+		if c.Program != nil {
+			program := *c.Program
+			program.Dir, program.Image = below(dir, program.Dir), program.Image.from(program.Dir, dir)
+			c.Program = &program
+		}
+		if c.Pods != nil {
+			pods := *c.Pods
+			pods.Dir = below(dir, pods.Dir)
+			c.Pods = &pods
+		}
+	}
+	if i := p.Spec.Topology.Ironic; i != nil {
+		ironic := *i
+		ironic.Bin, ironic.Image = below(dir, ironic.Bin), ironic.Image.from(dir, dir)
+		q.Spec.Topology.Ironic = &ironic
+	}
+	if b := p.Spec.Topology.BMC; b != nil {
+		bmc := *b
+		bmc.Dir, bmc.Image = below(dir, bmc.Dir), bmc.Image.from(bmc.Dir, dir)
+		q.Spec.Topology.BMC = &bmc
+	}
+	return &q
+}
+
+// below names an absolute path from a directory, if it is that or below.
+func below(dir, path string) string {
+	if rest, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rest) {
+		return rest
+	}
+	return path
 }
 
 // ID identifies the plan by its content.

@@ -7,6 +7,7 @@ package scenarios
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,9 +40,17 @@ type Scenario struct {
 	// spec is the story.
 	Spec Spec `json:"spec"`
 
-	// File is the file that it was loaded from, as its user named it.
-	File string `json:"-"`
+	// File is the file that it was loaded from, as its user named it, and Lines has the lines of
+	// its name and its steps there, by their paths.
+	File  string         `json:"-"`
+	Lines map[string]int `json:"-"`
 }
+
+// NameAt is the path of a scenario's name.
+const NameAt = "metadata.name"
+
+// StepAt is the path of a step, counted from 0.
+func StepAt(i int) string { return fmt.Sprintf("spec.steps[%d]", i) }
 
 // Metadata names a scenario and says what it is for.
 type Metadata struct {
@@ -79,6 +88,9 @@ type Spec struct {
 	// claims are fields by which a system states that a host is off, for the guarantee
 	// claim-is-true.
 	Claims []OffClaim `json:"claims,omitempty"`
+	// requests are the kinds of a system's own whose objects ask for a host to be fenced, by the
+	// guarantee one-fencing-per-request; elsewhere they count as marks of the Machine.
+	Requests map[string]Request `json:"requests,omitempty"`
 	// expect is the expected outcome. Default: every guarantee is held.
 	Expect Expectation `json:"expect,omitzero"`
 	// limits bound the run.
@@ -413,6 +425,15 @@ type Assertion struct {
 	Happens Trigger `json:"happens,omitzero"`
 	// never is an event that must not happen.
 	Never Trigger `json:"never,omitzero"`
+	// only is an event that may happen only if another has happened before. What its actor could
+	// not know yet is excused.
+	Only Trigger `json:"only,omitzero"`
+	// if is the event that must have happened before that of only.
+	If Trigger `json:"if,omitzero"`
+	// for is how long before, at least, the latest event of if must have happened.
+	For Duration `json:"for,omitzero"`
+	// until is the event that ends what if has begun.
+	Until Trigger `json:"until,omitzero"`
 	// after is the event from which the claim counts.
 	After Trigger `json:"after,omitzero"`
 	// before is the event until which the claim counts.

@@ -36,6 +36,7 @@ type Simulator struct {
 	kinds    kinds
 	threads  threads
 	prepared prepared
+	claims   []invariant.Invariant
 }
 
 // prepared is the common beginning of all schedules of a plan, made once: the topology in the API,
@@ -129,6 +130,12 @@ func With(set *controllers.Set) (*Simulator, error) {
 	}
 	return s, nil
 }
+
+// Claim has all that the simulator plays judged by a claim of its user's as well.
+func (s *Simulator) Claim(inv invariant.Invariant) { s.claims = append(s.claims, inv) }
+
+// Claims implements play.Claimer.
+func (b *Backend) Claims() []invariant.Invariant { return b.sim.claims }
 
 // Backend returns a world in which one plan can be played.
 func (s *Simulator) Backend() *Backend { return &Backend{sim: s} }
@@ -471,6 +478,9 @@ func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 	}
 	b.names.Changes(kind, c.Old, c.New, emit)
 	b.fields.Changes(b.names, kind, meta(c.Old), meta(c.New), emit)
+	if kind.Foreign && kind.Changes == nil && len(b.fields[kind.Name]) == 0 && slices.ContainsFunc(b.processes, func(p *process) bool { return p.actor.name == c.Actor && p.registration.Plays != "" }) {
+		b.w.note(fmt.Sprintf("nothing here looks at %s: if it asks for a host to be fenced, say so in spec.requests", kind.Name))
+	}
 	if c.Kind == b.sim.kinds.pod {
 		for _, obj := range [...]client.Object{c.Old, c.New} {
 			if pod, ok := obj.(*corev1.Pod); ok {

@@ -179,7 +179,7 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	case RecreateNode:
 		return a.API.Create(ctx, restored(f))
 	case Uncordon:
-		return a.API.Patch(ctx, node.DeepCopy(), patchNode(node, "null", f.Spec.Backup.Unschedulable))
+		return a.API.Patch(ctx, node.DeepCopy(), patchNode(node, "null", cordoned(f, node)))
 	case Restore:
 		if amended := amended(node, f); amended != nil {
 			return a.API.Patch(ctx, amended, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
@@ -255,13 +255,19 @@ func backup(node *corev1.Node) fence.Backup {
 	return b
 }
 
+// cordoned reports whether users want a Node cordoned that the survivors have cordoned: they did
+// before, and have not taken it away since.
+func cordoned(f *fence.NodeFence, node *corev1.Node) bool {
+	return f.Spec.Backup.Unschedulable && node.Spec.Unschedulable
+}
+
 // renewed returns a NodeFence with all that users have set on its Node since the backup, or nil if
 // there is nothing new. They may cordon the Node until the survivors do.
 func renewed(f *fence.NodeFence, node *corev1.Node, theirCordon bool) *fence.NodeFence {
 	now := f.DeepCopy()
 	now.Spec.Backup = backup(node)
 	if !theirCordon {
-		now.Spec.Backup.Unschedulable = f.Spec.Backup.Unschedulable
+		now.Spec.Backup.Unschedulable = cordoned(f, node)
 	}
 	if equality.Semantic.DeepEqual(now, f) {
 		return nil

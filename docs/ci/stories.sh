@@ -1,15 +1,18 @@
 #!/bin/sh
-# Plays stories in the simulator, and leaves what CI shows of them.
+# Plays stories, and leaves what CI shows of them: random schedules in the simulator, or each once with --backend lab.
 #
-#   stories.sh STORIES...
+#   stories.sh STORIES... [FLAGS]
 #
-# FENCELAB is the command with its module, OUT the directory for the reports, SCHEDULES how many schedules of each story are
-# tried, and SEED chooses them: with another seed, as each night, other schedules are tried.
+# FENCELAB is the command, OUT the directory for the reports, SCHEDULES how many schedules of each story are tried, and SEED
+# chooses them: with another seed, as each night, other schedules are tried.
 set -u
-fencelab=${FENCELAB:-fencelab --module .}
 out=${OUT:-out/fencelab}
+case " $* " in
+*" --backend "*) ;;
+*) set -- "$@" --strategy random --schedules "${SCHEDULES:-500}" --seed "${SEED:-1}" ;;
+esac
 
-$fencelab run "$@" --strategy random --schedules "${SCHEDULES:-500}" --seed "${SEED:-1}" --out "$out"
+${FENCELAB:-fencelab} run "$@" --out "$out"
 code=$?
 
 # A job's summary, and marks at the files of the stories, where GitHub Actions runs this.

@@ -365,9 +365,10 @@ func uuid(name string) string {
 // describedBy is the Link header that names a resource's schema.
 func describedBy(o object) string {
 	typ, _ := o["@odata.type"].(string)
-	if typ == "" {
+	end := strings.LastIndexByte(typ, '.')
+	if end < 0 { // as a mockup may have it
 		return ""
 	}
-	schema := strings.TrimPrefix(typ[:strings.LastIndexByte(typ, '.')], "#")
+	schema := strings.TrimPrefix(typ[:end], "#")
 	return "<http://redfish.dmtf.org/schemas/v1/" + schema + ".json>; rel=describedby"
 }

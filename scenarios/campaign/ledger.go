@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -58,7 +59,9 @@ const (
 type Entry struct {
 	Scenario string `json:"scenario"`
 	File     string `json:"file,omitempty"`
-	Status   Status `json:"status"`
+	// Line is where the file has the step at which it failed, or the scenario's name.
+	Line   int    `json:"line,omitempty"`
+	Status Status `json:"status"`
 	// Expected is the outcome that the scenario expects: held, or "violated: " and the guarantee.
 	Expected string `json:"expected"`
 	// Reason says why it didn't pass, or was skipped.
@@ -68,6 +71,10 @@ type Entry struct {
 	// Runs holds the runs that were shown: the only one, or the first of each kind of failure that
 	// a search found.
 	Runs []*Shown `json:"runs,omitempty"`
+
+	lines map[string]int
+	// first describes how the first run that was shown differs from what is expected.
+	first string
 }
 
 // Searched records the result of a search.
@@ -128,7 +135,7 @@ type Shown struct {
 
 // begin opens the entry of a scenario.
 func (l *Ledger) begin(s *scenarios.Scenario) *Entry {
-	e := &Entry{Scenario: s.Metadata.Name, File: s.File, Expected: string(invariant.Held)}
+	e := &Entry{Scenario: s.Metadata.Name, File: s.File, Expected: string(invariant.Held), Line: s.Lines[scenarios.NameAt], lines: s.Lines}
 	if v := s.Spec.Expect.Violated; v != "" {
 		e.Expected = "violated: " + v
 	}
@@ -154,6 +161,9 @@ func (e *Entry) end(code int, took time.Duration) {
 		if s.Schedules < s.Of {
 			e.Reason += fmt.Sprintf(", interrupted before the other %d", s.Of-s.Schedules)
 		}
+		if e.first != "" {
+			e.Reason += "; the first: " + e.first
+		}
 	}
 }
 
@@ -166,7 +176,17 @@ func (e *Entry) ran(o *play.Outcome, shown *Shown) {
 		return
 	}
 	e.Runs = append(e.Runs, shown)
-	if mismatch := o.Meets(); mismatch != "" && e.Search == nil {
+	mismatch := o.Meets()
+	if mismatch == "" || e.first != "" {
+		return
+	}
+	e.first = mismatch
+	reached := o.Steps - 1 // the last that was done, or the one that it hung at
+	if o.Stuck != "" {
+		reached++
+	}
+	e.Line = cmp.Or(e.lines[scenarios.StepAt(reached)], e.Line)
+	if e.Search == nil {
 		e.Reason = mismatch
 	}
 }

@@ -49,7 +49,7 @@ func (d *document) varied() bool {
 	return false
 }
 
-func stepPath(i int) string { return fmt.Sprintf("spec.steps[%d]", i) }
+func stepPath(i int) string { return scenarios.StepAt(i) }
 
 // of makes a document of one cell.
 func (x *expander) of(c cell) *document {

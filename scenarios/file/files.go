@@ -219,7 +219,13 @@ func LoadPlanFile(file string, vocabulary Vocabulary) (*scenarios.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return LoadPlan(file, data, vocabulary)
+	plan, err := LoadPlan(file, data, vocabulary)
+	if err != nil {
+		return nil, err
+	}
+	here, err := os.Getwd()
+	placed(here, plan.Spec.Controllers, plan.Spec.Topology.Ironic, plan.Spec.Topology.BMC)
+	return plan, err
 }
 
 func isModule(dir string) bool {
@@ -237,6 +243,7 @@ func placed(dir string, programs []scenarios.Controller, ironic *scenarios.Ironi
 	for i := range programs {
 		if p := programs[i].Program; p != nil {
 			in(&p.Dir)
+			p.Image = p.Image.In(p.Dir)
 		}
 		if p := programs[i].Pods; p != nil {
 			in(&p.Dir)
@@ -250,5 +257,6 @@ func placed(dir string, programs []scenarios.Controller, ironic *scenarios.Ironi
 	}
 	if bmc != nil {
 		in(&bmc.Dir)
+		bmc.Image = bmc.Image.In(bmc.Dir)
 	}
 }

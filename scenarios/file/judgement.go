@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,18 +47,55 @@ func (v *validator) claimList() {
 	}
 }
 
+// one reports whether exactly one is so.
+func one(of ...bool) bool {
+	return len(slices.DeleteFunc(of, func(so bool) bool { return !so })) == 1
+}
+
+// requestList checks the requests of a system's own.
+func (v *validator) requestList() {
+	for _, kind := range slices.Sorted(maps.Keys(v.spec.Requests)) {
+		r, at := v.spec.Requests[kind], join("spec.requests", kind)
+		if !v.OneOf(at, "kind of object", kind, v.vocab.Kinds.Names(scenarios.AnyKind)) {
+			continue
+		}
+		path, value := r.DoneField()
+		if r.Done != "" && (path == "" || value == "") {
+			v.Bad(at+".done", "%s names no field and its value: write status.phase=Done", phrase.Quote(r.Done))
+			continue
+		}
+		for field, path := range map[string]string{"fences": r.Fences, "done": path} { // order does not matter: problems are sorted
+			if path == "" && field == "fences" {
+				v.Bad(at+".fences", "name the field that has the host: spec.host")
+			}
+			if path == "" || v.vocab.CheckField == nil {
+				continue
+			}
+			if err := v.vocab.CheckField(kind, path); err != nil {
+				v.Bad(at+"."+field, "%s", phrase.OneLine(err))
+			}
+		}
+	}
+}
+
 // assertion checks one claim of a scenario about its events.
 func (v *validator) assertion(path string, a *scenarios.Assertion) {
 	switch {
-	case a.Happens.IsZero() == a.Never.IsZero():
-		v.doc.bad(path, "give either happens or never")
+	case !one(!a.Happens.IsZero(), !a.Never.IsZero(), !a.Only.IsZero()):
+		v.doc.bad(path, "give either happens, never or only")
+	case a.Only.IsZero() != a.If.IsZero():
+		v.doc.bad(path, "give only and if together: what may happen, and what must have")
+	case a.Only.IsZero() && (a.For != 0 || !a.Until.IsZero()):
+		v.doc.bad(path, "for and until are about only and if: leave them out")
+	case !a.Only.IsZero() && (!a.After.IsZero() || !a.Before.IsZero() || a.Within != 0):
+		v.doc.bad(path, "only has no after, before or within: say when in if, for and until")
 	case !a.Before.IsZero() && a.Within > 0:
 		v.Bad(path+".within", "cannot be combined with before: both set the end, leave one out")
 	}
 	for _, field := range [...]struct {
 		name    string
 		trigger *scenarios.Trigger
-	}{{"happens", &a.Happens}, {"never", &a.Never}, {"after", &a.After}, {"before", &a.Before}} {
+	}{{"happens", &a.Happens}, {"never", &a.Never}, {"only", &a.Only}, {"if", &a.If}, {"until", &a.Until}, {"after", &a.After}, {"before", &a.Before}} {
 		at := path + "." + field.name
 		if field.trigger.IsZero() {
 			continue
@@ -86,6 +124,7 @@ func (v *validator) judgement() {
 		v.Bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
 	}
 	v.claimList()
+	v.requestList()
 	if events := v.spec.Expect.Events; len(events) > 0 && v.spec.Expect.Violated != "" {
 		v.Bad("spec.expect.events", "cannot be combined with violated: a violation ends the run before the story has been told")
 	}

@@ -137,9 +137,27 @@ func (d *document) scenario(vocab Vocabulary) *scenarios.Scenario {
 	v := newValidator(d, vocab, &scenario.Spec)
 	v.metadata(&scenario.Metadata, dnsLabel)
 	v.validate()
+	for kind, request := range vocab.Requests { // order does not matter: each by itself
+		if _, own := scenario.Spec.Requests[kind]; !own {
+			if scenario.Spec.Requests == nil {
+				scenario.Spec.Requests = make(map[string]scenarios.Request)
+			}
+			scenario.Spec.Requests[kind] = request
+		}
+	}
 	for i := range scenario.Spec.Controllers {
 		c := &scenario.Spec.Controllers[i]
 		c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)
+	}
+	paths := []string{scenarios.NameAt}
+	for i := range scenario.Spec.Steps {
+		paths = append(paths, scenarios.StepAt(i))
+	}
+	scenario.Lines = make(map[string]int)
+	for _, path := range paths {
+		if n := d.nodes[path]; n != nil {
+			scenario.Lines[path] = n.Line
+		}
 	}
 	return scenario
 }

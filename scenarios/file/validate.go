@@ -53,7 +53,7 @@ func invariantIDs() []string {
 	for _, inv := range guarantee.All() {
 		ids = append(ids, inv.ID)
 	}
-	return ids
+	return append(ids, guarantee.OneFencingPerRequest.ID)
 }
 
 // validator finds what the types don't show: names of nothing, and operations
@@ -286,7 +286,7 @@ func (v *validator) healthCheck() {
 	}
 	acts := func(c scenarios.Controller) bool {
 		c.Plays = cmp.Or(c.Plays, v.vocab.Controllers[c.Name].Plays)
-		return scenarios.PartOf(&c) == healthCheckController
+		return scenarios.PartOf(&c) == healthCheckController || slices.Contains(c.Also, healthCheckController)
 	}
 	if v.controllers != nil && !slices.ContainsFunc(v.spec.Controllers, acts) {
 		v.doc.bad(path, "no controller acts on it: add %s to spec.controllers", healthCheckController)

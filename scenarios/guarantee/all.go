@@ -37,7 +37,7 @@ func IsAlways(id string) bool {
 // Lookup returns the invariant with an ID, or an error that names the nearest.
 func Lookup(id string) (invariant.Invariant, error) {
 	var ids []string
-	for _, inv := range All() {
+	for _, inv := range append(All(), OneFencingPerRequest) {
 		if inv.ID == id {
 			return inv, nil
 		}

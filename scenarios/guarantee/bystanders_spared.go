@@ -45,12 +45,15 @@ var (
 // host, or to delete a BareMetalHost. Only a user asks for the deletion of a Machine.
 var licences = []licence{
 	{(*invariant.Roles).Remediates, marked, fences},
+	{(*invariant.Roles).Remediates, ownRequest, fences},
 	{(*invariant.Roles).Agent, marked, vacates},
+	{(*invariant.Roles).Agent, ownRequest, vacates},
 	{(*invariant.Roles).Agent, sentencedBoot, vacates},
 	{(*invariant.Roles).Deletes, deleted, retires},
 }
 
 func marked(_ *bystander, m *wanted) *wish        { return &m.mark }
+func ownRequest(h *bystander, _ *wanted) *wish    { return &h.asked }
 func deleted(_ *bystander, m *wanted) *wish       { return &m.deletion }
 func sentencedBoot(h *bystander, _ *wanted) *wish { return &h.fence }
 
@@ -68,10 +71,10 @@ type bystanders struct {
 }
 
 // bystander is a host: machine is the last one that was heard of, consumer its user by its own
-// word, and fence a boot that is to be fenced.
+// word, fence a boot that is to be fenced, and asked a request of a system's own for that.
 type bystander struct {
 	machine, consumer string
-	fence             wish
+	fence, asked      wish
 }
 
 // wanted holds the wishes of others about a Machine. Paused is the pause that keeps the deletion
@@ -136,6 +139,12 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if about {
 			c.of(e.Object).annotated(e)
+		}
+	case history.FieldIs:
+		if wanted, is := invariant.OwnRequest(e); is && wanted {
+			h.asked.begin(e)
+		} else if is {
+			h.asked.end(e)
 		}
 	case history.FenceRequested:
 		h.fence.begin(e)

@@ -197,6 +197,12 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 		h.consumer = e.Value
 	case history.MachineCreated, history.MachineDeleting, history.MachineDeleted:
 		c.machine(h, e)
+	case history.FieldIs:
+		if wanted, is := invariant.OwnRequest(e); is && wanted {
+			h.marked, h.mark = true, *e
+		} else if is && h.marked {
+			h.marked, h.unmarked = false, *e
+		}
 	case history.OnlineWanted:
 		if h.offline = e.Value == "false"; h.offline {
 			h.wish = *e
@@ -325,7 +331,7 @@ func (c *accusers) machine(h *suspected, e *history.Event) {
 
 // forMark judges what is done for a mark of the Machine that uses the host by whether there is one.
 func (c *accusers) forMark(h *suspected, e *history.Event) {
-	another := h.marked && strings.HasPrefix(h.consumer, "Machine/") && h.consumer != h.mark.Object
+	another := h.marked && strings.HasPrefix(h.consumer, "Machine/") && strings.HasPrefix(h.mark.Object, "Machine/") && h.consumer != h.mark.Object
 	switch {
 	case another:
 		c.Judged++

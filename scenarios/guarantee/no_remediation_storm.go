@@ -337,5 +337,5 @@ func (c *storms) idled(e *history.Event) {
 }
 
 func (c *storms) Finish(complete bool) invariant.Result {
-	return c.Conclude(complete, "no Machine was marked, and no host fenced, by a controller")
+	return c.Conclude(complete, "no Machine was marked, and nothing was asked of a host for a mark, by a controller")
 }

@@ -33,6 +33,14 @@ const (
 // Late is the Key of a BMCCommand whose client has stopped waiting.
 const Late = "late"
 
+// The key and the values of a FieldIs about a request of the system's own.
+const (
+	Fencing       = "fencing"
+	FencingWanted = "wanted"
+	FencingDone   = "done"
+	FencingGone   = "gone"
+)
+
 // User is who a scenario's operations on API objects are done as.
 const User = "user"
 
@@ -137,6 +145,9 @@ const (
 	AnnotationRemoved Kind = "annotation-removed"
 	// FieldIs is a field of an object, of those that the story asks for, having another
 	// value: Key is its JSONPath, Value its text, which is empty when it is gone.
+	//
+	// With the Key Fencing it is a request of the system's own to fence the host: its Value is
+	// FencingWanted, FencingDone or, when its object is gone before, FencingGone.
 	FieldIs Kind = "field-is"
 	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
 	// true or false in Value: what the controllers believe, not a fact.

@@ -32,6 +32,12 @@ func RebootRequest(e *history.Event) (keyed, ok bool) {
 	return rest != "", rest == "" || len(rest) > 1 && rest[0] == '/'
 }
 
+// OwnRequest reports whether an event is about a request of a system's own to fence a host, and
+// whether it is wanted from then on, or over.
+func OwnRequest(e *history.Event) (wanted, ok bool) {
+	return e.Value == history.FencingWanted, e.Kind == history.FieldIs && e.Key == history.Fencing
+}
+
 var unquoted = strings.NewReplacer(`"`, "", "'", "", " ", "")
 
 // Hard reports whether the value of a reboot annotation asks for a hard reboot: it is

@@ -21,6 +21,11 @@ type field struct {
 	scenarios.Field
 	name string
 	path *jsonpath.JSONPath
+	// wants is the field that says that the objects of the kind are done, if they are requests to
+	// fence the host that path names, and doneIs its value.
+	wants  bool
+	done   *jsonpath.JSONPath
+	doneIs string
 }
 
 // FieldsOf returns those of a story.
@@ -32,7 +37,21 @@ func FieldsOf(spec *scenarios.Spec) (Fields, error) {
 			return nil, err
 		}
 		kind, name, _ := strings.Cut(asked.Object, "/")
-		fields[kind] = append(fields[kind], field{asked, name, path})
+		fields[kind] = append(fields[kind], field{Field: asked, name: name, path: path})
+	}
+	for kind, request := range spec.Requests { // order does not matter: each by itself
+		path, err := parsePath(request.Fences)
+		if err != nil {
+			return nil, err
+		}
+		f := field{path: path, wants: true}
+		done, is := request.DoneField()
+		if f.doneIs = is; done != "" {
+			if f.done, err = parsePath(done); err != nil {
+				return nil, err
+			}
+		}
+		fields[kind] = append(fields[kind], f)
 	}
 	return fields, nil
 }
@@ -52,6 +71,10 @@ func braced(text string) string { return "{." + strings.TrimPrefix(text, ".") + 
 // after than in before. Either may be nil.
 func (f Fields) Changes(names Names, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
 	for _, field := range f[kind.Name] {
+		if field.wants {
+			field.fencing(names, kind, before, after, emit)
+			continue
+		}
 		var was, is, uid string
 		if before != nil && before.GetName() == field.name {
 			was, uid = field.of(before), string(before.GetUID())
@@ -71,14 +94,45 @@ func (f Fields) Changes(names Names, kind *Kind, before, after metav1.Object, em
 	}
 }
 
+// fencing hands over what becomes of a request to fence a host.
+func (f *field) fencing(names Names, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
+	state := func(obj metav1.Object) (host, is string) {
+		if obj == nil {
+			return "", ""
+		}
+		name := f.of(obj)
+		name = name[strings.LastIndex(name, "/")+1:]
+		if host = names.host(scenarios.AfterNode, name); host == name {
+			host = names.host(scenarios.AfterMachine, name)
+		}
+		if is = history.FencingWanted; f.done != nil && textAt(f.done, obj) == f.doneIs {
+			is = history.FencingDone
+		}
+		return host, is
+	}
+	send := func(obj metav1.Object, host, is string) {
+		emit(history.Event{Kind: history.FieldIs, Host: host, Object: kind.Name + "/" + obj.GetName(), UID: string(obj.GetUID()), Key: history.Fencing, Value: is})
+	}
+	host, was := state(before)
+	now, is := state(after)
+	if was == history.FencingWanted && (after == nil || now != host) {
+		send(before, host, history.FencingGone)
+	}
+	if after != nil && now != "" && (is != was || now != host) {
+		send(after, now, is)
+	}
+}
+
 // of is the text of the field in an object; of several that the path finds, one after
 // another. What isn't there has none.
-func (f *field) of(obj metav1.Object) string {
+func (f *field) of(obj metav1.Object) string { return textAt(f.path, obj) }
+
+func textAt(path *jsonpath.JSONPath, obj metav1.Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return "" // unreachable: kinds are structs that have a JSON form
 	}
-	found, err := f.path.FindResults(content)
+	found, err := path.FindResults(content)
 	if err != nil {
 		return "" // of an element that isn't there
 	}

@@ -72,7 +72,7 @@ var kinds = []Kind{
 }
 
 // foreign is the default treatment of a kind that a module has brought.
-var foreign = Kind{Kind: scenarios.Kind{Annotated: true, Changed: true, Made: true}, Dumped: true}
+var foreign = Kind{Kind: scenarios.Kind{Annotated: true, Changed: true, Made: true}, Dumped: true, Foreign: true}
 
 // Kind is a kind of API objects: where the API server has it, and who does what with it.
 type Kind struct {
@@ -89,6 +89,9 @@ type Kind struct {
 	// Changes hands over the events that stand for what became different between two
 	// versions; nil for a kind that no guarantee looks at. See [Names.Changes].
 	Changes func(before, after metav1.Object, emit func(history.Event))
+	// Foreign says that a module has brought it: no guarantee looks at it, but where a story says
+	// what of it is a request.
+	Foreign bool
 	// Dumped has the last state of its objects among the artifacts of a run.
 	Dumped bool
 

@@ -62,6 +62,10 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 			return err
 		},
 	}
+	vocabulary.Requests = make(map[string]scenarios.Request)
+	for kind, r := range set.Requests() { // order does not matter: each by itself
+		vocabulary.Requests[kind] = scenarios.Request{Fences: r.Fences, Done: r.Done}
+	}
 	for _, r := range set.All() {
 		v := file.ControllerVocabulary{
 			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn(),

@@ -296,6 +296,10 @@ func Render(run *Run) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// asTold is the name of a story's claims about its own events. What one forbids is at no time too
+// early.
+const asTold = "as-told"
+
 // judge says what came of the guarantees.
 func (v *view) judge(run *Run) {
 	describe := func(g Guarantee) promise {
@@ -324,7 +328,7 @@ func (v *view) judge(run *Run) {
 	if g := run.broken(); g != nil {
 		first, second := run.event(g.First), run.event(g.Second)
 		v.Broken = &broken{promise: describe(*g), First: momentOf(first), Second: momentOf(second)}
-		if g.Margin > 0 {
+		if g.Margin > 0 && g.ID != asTold {
 			v.Broken.Margin = fmt.Sprintf("%.3f s", g.Margin)
 		}
 		v.Model.Marked = []int{g.First, g.Second}

@@ -21,8 +21,8 @@ func asTold(plan *scenarios.Plan, skew time.Duration, told func() bool) invarian
 		ID:       AsTold,
 		Claim:    "The events come as the scenario expects them.",
 		Liveness: true,
-		New: func(invariant.Params) invariant.Checker {
-			c := &assertions{told: told, skew: skew}
+		New: func(p invariant.Params) invariant.Checker {
+			c := &assertions{told: told, skew: skew, Hindrances: p.Hindrances}
 			for _, a := range plan.Spec.Expect.Events {
 				c.claims = append(c.claims, &claim{Assertion: a})
 			}
@@ -33,6 +33,7 @@ func asTold(plan *scenarios.Plan, skew time.Duration, told func() bool) invarian
 
 // assertions judge the events of a story, from its beginning.
 type assertions struct {
+	*invariant.Hindrances
 	told   func() bool
 	skew   time.Duration
 	claims []*claim
@@ -53,6 +54,9 @@ type claim struct {
 	opening, closing     history.Event
 	over                 bool
 	late                 bool // closing is only the time being up
+	// held is the latest event that lets what is claimed by only happen, and lifted what has
+	// ended that since.
+	held, lifted history.Event
 }
 
 func (c *assertions) Observe(e *history.Event) *invariant.Violation {
@@ -64,7 +68,7 @@ func (c *assertions) Observe(e *history.Event) *invariant.Violation {
 		if e.Kind == history.Deviated && one.Within > 0 && !one.over {
 			c.excuse(one)
 		}
-		if c.begun && !one.over {
+		if (c.begun || !one.Only.IsZero()) && !one.over {
 			c.observe(one, e)
 		}
 	}
@@ -85,7 +89,56 @@ func (c *assertions) excuse(one *claim) {
 	}
 }
 
+// only judges an event that another must have preceded, and takes that in.
+func (c *assertions) only(one *claim, e *history.Event) {
+	if one.Only.Matches(*e) {
+		since, missing := &one.held, e.At-one.held.At+invariant.Coarse < time.Duration(one.For)
+		if one.lifted.Kind != "" {
+			since, missing = &one.lifted, true
+		}
+		near := c.skew > 0 && since.Kind != "" && e.At-since.At < c.skew
+		switch first := since; {
+		case since.Kind != "" && !missing:
+			c.judged++
+		case near:
+			c.doubtful(one, since, e)
+		case c.Unaware(e, since):
+			c.judged++ // it was decided before
+		default:
+			if first.Kind == "" {
+				first = e
+			}
+			c.breach(first, e, fmt.Sprintf("%s at %s, %s", one.Only, history.Seconds(e.At), one.why(e)))
+		}
+	}
+	switch {
+	case one.If.Matches(*e):
+		one.held, one.lifted = *e, history.Event{}
+	case !one.Until.IsZero() && one.Until.Matches(*e) && one.held.Kind != "":
+		one.lifted = *e
+	}
+}
+
+// why says what must have happened before an event, and hasn't.
+func (c *claim) why(e *history.Event) string {
+	text := fmt.Sprintf("which should come only if %s", c.If)
+	if c.For > 0 {
+		text += fmt.Sprintf(" was %s before", time.Duration(c.For))
+	}
+	switch {
+	case c.held.Kind == "":
+		return text + ": it never was"
+	case c.lifted.Kind != "":
+		return text + fmt.Sprintf(": %s at %s had ended it", c.Until, history.Seconds(c.lifted.At))
+	}
+	return text + fmt.Sprintf(": the latest was %s before", e.At-c.held.At)
+}
+
 func (c *assertions) observe(one *claim, e *history.Event) {
+	if !one.Only.IsZero() {
+		c.only(one, e)
+		return
+	}
 	event := one.event()
 	matches, already := event.Matches(*e), false
 	if one.opening.Kind == "" {
@@ -179,7 +232,7 @@ func (c *assertions) Finish(complete bool) invariant.Result {
 	r.Reason = c.doubt
 	for _, one := range c.claims {
 		switch {
-		case one.over:
+		case one.over, !one.Only.IsZero():
 		case one.opening.Kind == "":
 			r.Reason = cmp.Or(r.Reason, fmt.Sprintf("never put to the test: %s never came", one.After))
 		case !one.Never.IsZero():
@@ -209,7 +262,9 @@ func (c *claim) event() scenarios.Trigger {
 	return c.Never
 }
 
-func (c *claim) waits() bool { return !c.over && c.Never.IsZero() && c.opening.Kind != "" }
+func (c *claim) waits() bool {
+	return !c.over && c.Never.IsZero() && c.Only.IsZero() && c.opening.Kind != ""
+}
 
 func (c *claim) missing() string {
 	return fmt.Sprintf("%s has not come; it should come%s", c.Happens, c.bounds())

@@ -24,6 +24,7 @@ func TestAssertions(t *testing.T) {
 		claim  scenarios.Assertion
 		events string
 		skew   time.Duration
+		slack  time.Duration
 		cut    bool
 		want   string // the verdict, and a part of the reason
 	}{
@@ -53,6 +54,16 @@ func TestAssertions(t *testing.T) {
 		{name: "never within", claim: scenarios.Assertion{Never: on('c'), After: on('b'), Within: seconds(2)}, events: "b...c", want: "held"},
 		{name: "never within, but delayed", claim: scenarios.Assertion{Never: on('c'), After: on('b'), Within: seconds(2)}, events: "~b.c", want: "held"},
 		{name: "never after, too close", claim: scenarios.Assertion{Never: on('c'), After: on('b')}, events: ".bc", skew: 2 * time.Second, want: "unknown too close to call"},
+		{name: "only if", claim: scenarios.Assertion{Only: on('c'), If: on('b')}, events: "bc", want: "held"},
+		{name: "only if, and it never was", claim: scenarios.Assertion{Only: on('c'), If: on('b')}, events: "acb", want: "violated power-off at 3.000s, which should come only if node-not-ready: it never was"},
+		{name: "only if for long enough", claim: scenarios.Assertion{Only: on('c'), If: on('b'), For: seconds(4)}, events: "b...c", want: "held"},
+		{name: "only if, to the second", claim: scenarios.Assertion{Only: on('c'), If: on('b'), For: seconds(4)}, events: "b..c", want: "held"},
+		{name: "only if, too soon", claim: scenarios.Assertion{Only: on('c'), If: on('b'), For: seconds(4)}, events: "b.c", want: "violated power-off at 4.000s, which should come only if node-not-ready was 4s before: the latest was 2s before"},
+		{name: "only if, and the latest counts", claim: scenarios.Assertion{Only: on('c'), If: on('b'), For: seconds(4)}, events: "b...b.c", want: "violated"},
+		{name: "only if, and that had ended", claim: scenarios.Assertion{Only: on('c'), If: on('b'), Until: on('a')}, events: "bac", want: "violated power-off at 4.000s, which should come only if node-not-ready: node-ready at 3.000s had ended it"},
+		{name: "only if, and it began again", claim: scenarios.Assertion{Only: on('c'), If: on('b'), Until: on('a')}, events: "babc", want: "held"},
+		{name: "only if, decided before it ended", claim: scenarios.Assertion{Only: on('c'), If: on('b'), Until: on('a')}, events: "bac", slack: 2 * time.Second, want: "held"},
+		{name: "only if, too close", claim: scenarios.Assertion{Only: on('c'), If: on('b'), Until: on('a')}, events: "bac", skew: 2 * time.Second, want: "unknown too close to call"},
 		{name: "never, in half a story", claim: scenarios.Assertion{Never: on('c')}, events: "a", cut: true, want: "unknown the history was cut short"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,10 +73,12 @@ func TestAssertions(t *testing.T) {
 			for i, letter := range tc.events {
 				all = append(all, history.Event{Kind: kinds[letter], At: time.Duration(i+2) * time.Second})
 			}
-			checker := asTold(plan, tc.skew, func() bool { return !tc.cut }).New(invariant.Params{})
+			params := invariant.Params{Timings: invariant.Timings{Slack: tc.slack}}
+			params.Hindrances = invariant.NewHindrances(params)
+			checker := asTold(plan, tc.skew, func() bool { return !tc.cut }).New(params)
 			found := 0
 			for _, e := range all {
-				if checker.Observe(&e) != nil {
+				if params.Hindrances.Observe(&e); checker.Observe(&e) != nil {
 					found++
 				}
 			}

@@ -49,6 +49,11 @@ type Spender interface {
 	Spent() []Spent
 }
 
+// A Claimer is a Backend whose user has further claims, in code.
+type Claimer interface {
+	Claims() []invariant.Invariant
+}
+
 // A Noter is a Backend that has something to say of a run that is not part of its history, such as
 // that a controller never rests. It says so after Stop.
 type Noter interface {

@@ -81,6 +81,9 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 		_, stopErr := backend.Stop()
 		return nil, errors.Join(err, stopErr)
 	}
+	if claimer, ok := backend.(Claimer); ok {
+		judged = append(slices.Clip(judged), claimer.Claims()...)
+	}
 	r.panel = judges(plan, timings, judged, func() bool { return r.outcome.Stuck == "" })
 
 	r.begin()
@@ -120,12 +123,16 @@ func judges(plan *scenarios.Plan, timings invariant.Timings, chosen []invariant.
 }
 
 // chosen are the guarantees by which a plan is judged: those that it names and those that always
-// are, or all.
+// are, or all; and that about requests of the system's own, if it describes any.
 func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
-	if len(plan.Spec.Invariants) == 0 {
-		return guarantee.All(), nil
+	var own []invariant.Invariant
+	if id := guarantee.OneFencingPerRequest.ID; len(plan.Spec.Requests) > 0 && !slices.Contains(plan.Spec.Invariants, id) {
+		own = append(own, guarantee.OneFencingPerRequest)
 	}
-	var chosen []invariant.Invariant
+	if len(plan.Spec.Invariants) == 0 {
+		return append(guarantee.All(), own...), nil
+	}
+	chosen := own
 	for _, id := range plan.Spec.Invariants {
 		inv, err := guarantee.Lookup(id)
 		if err != nil {

@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/catalog"
 )
 
-// annotationsOf is annotations.txt: workflow commands of GitHub Actions, which mark the file of
-// each scenario that did not come out as expected, with the reason and how to play it again.
+// annotationsOf is annotations.txt: workflow commands of GitHub Actions, which mark the story
+// that did not come out as expected, at the step that it had come to, with the reason and how to
+// play it again.
 func annotationsOf(l *campaign.Ledger) []byte {
 	var b strings.Builder
 	for _, e := range l.Results {
@@ -23,8 +25,8 @@ func annotationsOf(l *campaign.Ledger) []byte {
 			}
 		}
 		where := ""
-		if e.File != "" {
-			where = "file=" + inProperty.Replace(e.File) + ",line=1,"
+		if e.File != "" && !strings.HasPrefix(e.File, catalog.Prefix) { // no file of whoever looks
+			where = fmt.Sprintf("file=%s,line=%d,", inProperty.Replace(e.File), max(1, e.Line))
 		}
 		fmt.Fprintf(&b, "::error %stitle=%s::%s\n", where, inProperty.Replace(fmt.Sprintf("%s: %s", e.Scenario, e.Status)), inMessage.Replace(message))
 	}

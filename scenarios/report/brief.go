@@ -165,7 +165,7 @@ func list(what string, things []string) []string {
 // kept has none: the time from which it counts may be later than what it is about.
 func margin(v *invariant.Violation) []string {
 	switch {
-	case v.First.Seq == v.Second.Seq, !v.Open && v.Margin <= 0:
+	case v.First.Seq == v.Second.Seq, !v.Open && v.Margin <= 0, v.Invariant == play.AsTold:
 		return nil
 	case v.Open:
 		return []string{fmt.Sprintf("margin: what had to come before event %d never came", v.Second.Seq)}

@@ -38,6 +38,12 @@ type Console struct {
 	Dir string
 	// Format is the form of the output: text, or json for programs.
 	Format string
+	// Quiet says that runs that came out as expected are only counted, of a Total of scenarios.
+	Quiet bool
+	Total int
+	// progress counts them, and passed are how many there were.
+	progress *Progress
+	passed   int
 	// Program is this program as the user called it, with what comes before its verbs.
 	Program []string
 }
@@ -144,6 +150,18 @@ func (c *Console) Headline(o *play.Outcome) {
 // what is worth keeping.
 func (c *Console) Outcome(o *play.Outcome, took time.Duration) (*campaign.Shown, error) {
 	mismatch := o.Meets()
+	if c.Quiet && mismatch == "" && c.Dir == "" {
+		c.counted()
+		return &campaign.Shown{Report: JSON(o, "")}, nil
+	}
+	if quiet := c.Quiet && mismatch == ""; quiet {
+		defer c.counted()
+		out := c.Out
+		c.Out = io.Discard
+		defer func() { c.Out = out }()
+	} else if c.progress != nil {
+		c.progress.Clear()
+	}
 	c.Headline(o)
 	if c.Real {
 		fmt.Fprintf(c.Out, "  wall time %s\n", took.Round(100*time.Millisecond))
@@ -181,12 +199,28 @@ func (c *Console) Outcome(o *play.Outcome, took time.Duration) (*campaign.Shown,
 	return &campaign.Shown{Directory: dir, Report: JSON(o, replay), Text: brief, Replay: replay}, failed
 }
 
+// counted says how many scenarios have come out as expected so far.
+func (c *Console) counted() {
+	if c.progress == nil {
+		c.progress = NewProgress(c.Talk, "as expected", c.Total)
+		c.progress.of = "scenarios"
+	}
+	if c.passed++; c.passed == c.Total {
+		c.progress.Clear()
+		return
+	}
+	c.progress.At(c.passed, 0)
+}
+
 // Finish saves the ledger of a suite in Dir, if there is one, and prints it on out in the format
 // json. It returns how the suite ended, or else that it couldn't.
 func (c *Console) Finish(ledger *campaign.Ledger, out io.Writer, ended error) error {
 	failed := error(nil)
 	if c.Dir != "" {
 		failed = saveLedger(ledger, c.Dir)
+	}
+	if c.Quiet && c.Dir != "" && failed == nil {
+		c.Say("page: %s\n", filepath.Join(c.Dir, "index.html"))
 	}
 	if c.Format == "json" && failed == nil {
 		var report []byte

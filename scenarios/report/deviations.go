@@ -28,6 +28,16 @@ func deviations(o *play.Outcome) (told []string) {
 	return told
 }
 
+// Told says in words what each deviation did that came, without the name of its step.
+func Told(o *play.Outcome) (told []string) {
+	for _, d := range deviated(o) {
+		if d.words != "" {
+			told = append(told, d.words)
+		}
+	}
+	return told
+}
+
 // deviation is one of a plan, with what it did in words and what its step wrote, as far as that is
 // known.
 type deviation struct {

@@ -31,12 +31,28 @@ import (
 //
 {{range .Comment}}// {{.}}
 {{end}}func {{.Name}}(t *testing.T) {
-	fencetest.Plan(t, {{printf "%q" .Plan}}{{if .Module}}, fencetest.With({{.Module}}){{end}})
+	fencetest.Plan(t, {{printf "%q" .Plan}}{{if .Module}}, fencetest.With({{.Module}}){{end}}{{range .Lands}},
+		fencetest.Lands({{printf "%q" .}}){{end}})
 }
 `))
 
 // notInNames matches characters that are not allowed in the names of files or of Go.
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// Guards reports why a test of a plan that was played would guard nothing. saved is the history
+// beside it.
+func Guards(o *play.Outcome, saved string) error {
+	if err := o.Replayed(saved); err != nil {
+		return fmt.Errorf("the plan plays differently now, and a test of it would guard something else: save it from a run of today: %w", err)
+	}
+	if len(o.Injected.Idle) > 0 {
+		return fmt.Errorf("%s: a test without it would guard nothing", o.Injected.Idle[0])
+	}
+	if o.Meets() == "" {
+		return errors.New("the plan comes out as expected, and a test of it would fail for no mistake: write it while the mistake is there")
+	}
+	return nil
+}
 
 // WriteTest writes a Go test that plays the plan of a run, and the plan below testdata beside it.
 // module is the Go expression of the module with its controllers, empty for fencelab's own. Neither
@@ -62,7 +78,7 @@ func WriteTest(o *play.Outcome, file, module string) (name string, err error) {
 		comment = append(comment, "  when "+line)
 	}
 	var source bytes.Buffer
-	if err := goTest.Execute(&source, map[string]any{"Package": pkg, "Name": name, "Comment": comment, "Plan": filepath.ToSlash(plan), "Module": module}); err != nil {
+	if err := goTest.Execute(&source, map[string]any{"Package": pkg, "Name": name, "Comment": comment, "Plan": filepath.ToSlash(plan), "Module": module, "Lands": Told(o)}); err != nil {
 		return "", err
 	}
 	text, err := format.Source(source.Bytes())

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -25,10 +27,16 @@ func Guarantees(w io.Writer) error {
 	return table.Flush()
 }
 
-// Scenarios lists scenarios.
+// Scenarios lists scenarios: name, seeds, worlds, and what is expected. Where they are in several
+// directories, each has its name above.
 func Scenarios(w io.Writer, listed []*scenarios.Scenario) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	several := slices.ContainsFunc(listed, func(s *scenarios.Scenario) bool { return path.Dir(s.File) != path.Dir(listed[0].File) })
+	table, heading := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), ""
 	for _, s := range listed {
+		if dir := path.Dir(s.File); several && dir != heading {
+			heading = dir
+			fmt.Fprintf(table, "\n%s\n", dir)
+		}
 		expected := string(invariant.Held)
 		if v := s.Spec.Expect.Violated; v != "" {
 			expected = "violated: " + v

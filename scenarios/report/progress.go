@@ -16,6 +16,7 @@ type Progress struct {
 	now      func() time.Time
 	name     string
 	total    int
+	of       string
 	began    time.Time
 	last     time.Time
 }
@@ -36,7 +37,7 @@ func NewProgress(to io.Writer, name string, total int) *Progress {
 
 func newProgress(to io.Writer, terminal bool, now func() time.Time, name string, total int) *Progress {
 	began := now()
-	return &Progress{to, terminal, now, name, total, began, began}
+	return &Progress{to, terminal, now, name, total, "schedules", began, began}
 }
 
 // At says how many schedules have been played, and how many of them did not hold.
@@ -51,7 +52,10 @@ func (p *Progress) At(played, failed int) {
 	}
 	p.last = now
 	rate := float64(played) / now.Sub(p.began).Seconds()
-	text := fmt.Sprintf("%d of %d schedules, %.0f/s, %s left, %d failed", played, p.total, rate, left(p.total-played, rate), failed)
+	text := fmt.Sprintf("%d of %d %s, %.0f/s, %s left", played, p.total, p.of, rate, left(p.total-played, rate))
+	if p.of == "schedules" {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
 	if p.total == campaign.Endless {
 		text = fmt.Sprintf("%d schedules, %.0f/s, %s gone, %d failed", played, rate, now.Sub(p.began).Round(time.Second), failed)
 	}

@@ -204,6 +204,9 @@ func Save(o *play.Outcome, dir, replay string) error {
 	}
 	plan := *o.Plan
 	plan.Digest, plan.Version = o.History.Digest(), o.Version
+	if here, err := os.Getwd(); err == nil {
+		plan = *plan.Portable(here)
+	}
 	text := Text(o, replay)
 	if o.Version != "" {
 		text += fmt.Sprintf("  backend %s, fencelab %s\n", o.World, o.Version)

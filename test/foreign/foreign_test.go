@@ -26,7 +26,7 @@ const story = "../../scenarios/catalog/machine-remediation/cut-off-host.yaml"
 // TestSweep: a health check with types of its own marks the Machines, and fencelab's controllers,
 // with theirs, do the rest, whatever is late, fails or crashes.
 func TestSweep(t *testing.T) {
-	fencetest.Sweep(t, story, fencetest.With(foreign.Module()), fencetest.Instead("healthcheck", "medic"), fencetest.Strategy("sweep", 300))
+	fencetest.Sweep(t, story, fencetest.With(foreign.Module()), fencetest.Instead("healthcheck", "medic"), fencetest.Strategy("sweep", 200))
 }
 
 // TestSchemes: each controller works with the types of its own module.

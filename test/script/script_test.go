@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/cmd"
 	"github.com/fencelab/fencelab/scenarios/exit"
@@ -56,7 +58,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Mkdir(empty, 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clone.Exits, "json": field},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clone.Exits, "json": field, "workflow": workflow},
 	})
 }
 
@@ -76,6 +78,29 @@ func field(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[2] {
 		ts.Fatalf("%s: %s is %s, want %s", args[0], args[1], got, args[2])
 	}
+}
+
+// expression matches the text that GitHub Actions replaces in a workflow.
+var expression = regexp.MustCompile(`\$\{\{.*?\}\}`)
+
+// workflow FILE SCRIPT JOB STEP writes what a step of a workflow runs to a script.
+func workflow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: workflow FILE SCRIPT JOB STEP")
+	}
+	var file struct {
+		Jobs map[string]struct {
+			Steps []struct{ Name, Run string }
+		}
+	}
+	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &file))
+	for _, step := range file.Jobs[args[2]].Steps {
+		if step.Name == args[3] && !expression.MatchString(step.Run) {
+			ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(step.Run), 0o644))
+			return
+		}
+	}
+	ts.Fatalf("%s: the job %s has no step %s that runs as it stands", args[0], args[2], args[3])
 }
 
 // TestInterrupt shows that an interrupted run ends with a verdict, a report and

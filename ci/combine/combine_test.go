@@ -1,0 +1,85 @@
+package main
+
+import (
+	"hash/fnv"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// TestEveryOperation: each operation of the language is in some story, or has a reason not to be.
+func TestEveryOperation(t *testing.T) {
+	var text strings.Builder
+	for _, s := range stories() {
+		text.WriteString(s.text)
+	}
+	for _, name := range scenarios.Operations() {
+		if strings.Contains(text.String(), "do: {"+name+": ") == (untold[name] != "") {
+			t.Errorf("%s is in a story and has a reason not to be, or neither", name)
+		}
+	}
+}
+
+// TestSample plays a part of the stories, each with its default schedule: every set and phase is
+// among them.
+func TestSample(t *testing.T) {
+	var sample []story
+	names := map[string]bool{}
+	for _, s := range stories() {
+		if names[s.name] {
+			t.Errorf("two stories are called %s", s.name)
+		}
+		names[s.name] = true
+		of := fnv.New32a()
+		of.Write([]byte(s.name))
+		if of.Sum32()%40 == 0 {
+			sample = append(sample, s)
+		}
+	}
+	if len(names) < 2000 || len(sample) < 50 {
+		t.Fatalf("%d stories, of which %d are played, are too few to say much", len(names), len(sample))
+	}
+	causes, err := readKnown("known.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := playAll(sample, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := causes.judge(results, false); !ok {
+		t.Error(text)
+	}
+}
+
+// TestJudge: a cause excuses the reasons and the stories that it names and no others, and one that
+// nothing has any more is stale.
+func TestJudge(t *testing.T) {
+	violated := result{story: "a.idle.cut", verdict: invariant.Violated, reason: "node-restored: the Node has not come back"}
+	for name, c := range map[string]struct {
+		stories, reason string
+		of              result
+		all, ok         bool
+	}{
+		"explained":      {`a\..*`, "node-restored: ", violated, true, true},
+		"another story":  {`b\..*`, "node-restored: ", violated, false, false},
+		"another reason": {`a\..*`, "at-most-one: ", violated, false, false},
+		"half a name":    {`a`, "node-restored: ", violated, false, false},
+		"not judged":     {`a\..*`, ".*", result{story: "a.idle.cut", verdict: invariant.Unknown, reason: "no reason"}, false, false},
+		"stale":          {`a\..*`, ".*", result{story: "a.idle.cut", verdict: invariant.Held}, true, false},
+		"not in sight":   {`a\..*`, ".*", result{story: "a.idle.cut", verdict: invariant.Held}, false, true},
+	} {
+		causes, err := parseKnown([]byte("- {id: x, why: y, stories: '" + c.stories + "', reason: '" + c.reason + "'}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := causes.judge([]result{c.of}, c.all); ok != c.ok {
+			t.Errorf("%s: %t, want %t\n%s", name, ok, c.ok, text)
+		}
+	}
+	if _, err := parseKnown([]byte("- {id: x, stories: a, reason: b}")); err == nil {
+		t.Error("a cause without an argument is read")
+	}
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// set has controllers that play together, and the protocol by which they end a host and bring it
+// back, as the phases of one host, HOST, that its steps lead to, one after the other.
+type set struct {
+	name     string
+	topology string // what the topology has beside three hosts, and the spec beside the topology
+	spec     string
+	// processes are the controllers that crash, stand still and lag. On says the host that they run
+	// on, if they run on hosts.
+	processes []string
+	onHost    bool
+	phases    []phase
+}
+
+// phase is a moment of a protocol, with the steps that lead there from the phase before.
+type phase struct {
+	name  string
+	steps []string
+}
+
+// operation is one of the language, done to a host in a phase and, a while later, taken back.
+type operation struct {
+	name, do, undo string
+	// of are the sets that it concerns; none stands for all.
+	of []string
+}
+
+const (
+	external = "host.metal3.io/external-remediation"
+	held     = "reboot.metal3.io/machine-remediation"
+	hook     = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/backup"
+)
+
+// The ways on from a host that is off, for those whose host loses its network.
+var back = []phase{
+	{"off", []string{"when: {event: power-off, host: HOST, since: start}"}},
+	{"nodeGone", []string{"when: {event: node-deleted, host: HOST, since: start}"}},
+	{"booting", []string{"do: {restore: {host: HOST}}", "when: {event: boot-started, host: HOST}"}},
+	{"back", []string{"when: {event: node-ready, host: HOST}"}},
+}
+
+var sets = []set{
+	{
+		name:      "checked",
+		spec:      "healthCheck: {unhealthyAfter: 6s, nodeStartupTimeout: 90s}\n  controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation}, {name: healthcheck}]",
+		processes: []string{"reboot", "remediation", "healthcheck"},
+		phases: append([]phase{
+			{"idle", nil},
+			{"marked", []string{"do: {cut: {host: HOST}}", "when: {event: annotation-set, host: HOST, key: " + external + "}"}},
+			{"asked", []string{"when: {event: annotation-set, host: HOST, key: " + held + "}"}},
+			{"goingOff", []string{"when: {event: bmc-command, host: HOST, since: start}"}},
+		}, back...),
+	},
+	{
+		name:      "marked",
+		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation, settings: {keepMarkUntilNodeReturns: true}}]",
+		processes: []string{"reboot", "remediation"},
+		phases: append([]phase{
+			{"idle", nil},
+			{"marked", []string{"do: {cut: {host: HOST}}", "do: {annotate: {object: Machine/HOST, key: " + external + "}}"}},
+			{"asked", []string{"when: {event: annotation-set, host: HOST, key: " + held + "}"}},
+			{"goingOff", []string{"when: {event: bmc-command, host: HOST, since: start}"}},
+		}, back...),
+	},
+	{
+		name:      "rebooted",
+		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s, softTimeout: 20s}}]",
+		processes: []string{"reboot"},
+		phases: []phase{
+			{"idle", nil},
+			{"asked", []string{"do: {annotate: {object: BareMetalHost/HOST, key: reboot.metal3.io}}"}},
+			{"goingOff", []string{"when: {event: bmc-command, host: HOST}"}},
+			{"off", []string{"when: {event: power-off, host: HOST}"}},
+			{"booting", []string{"when: {event: boot-started, host: HOST}"}},
+			{"back", []string{"when: {event: node-ready, host: HOST}"}},
+		},
+	},
+	{
+		name:      "deleted",
+		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s, softTimeout: 20s}}, {name: deletion, settings: {pollInterval: 1s}}]",
+		processes: []string{"reboot", "deletion"},
+		phases: []phase{
+			{"idle", nil},
+			{"leaving", []string{"do: {delete: {object: Machine/HOST}}"}},
+			{"asked", []string{"when: {event: annotation-set, host: HOST, key: reboot.metal3.io/machine-deletion}"}},
+			{"goingOff", []string{"when: {event: bmc-command, host: HOST}"}},
+			{"off", []string{"when: {event: power-off, host: HOST}"}},
+			{"nodeGone", []string{"when: {event: node-deleted, host: HOST, since: start}"}},
+		},
+	},
+	{
+		name:      "hooked",
+		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s, softTimeout: 20s}}, {name: deletion, settings: {pollInterval: 1s}}]",
+		processes: []string{"reboot", "deletion"},
+		phases: []phase{
+			{"waiting", []string{"do: {annotate: {object: Machine/HOST, key: " + hook + ", value: backup}}", "do: {delete: {object: Machine/HOST}}", "when: {event: deletion-phase, host: HOST, value: WaitingForPreTerminateHook}"}},
+			{"released", []string{"do: {removeAnnotation: {object: Machine/HOST, key: " + hook + "}}"}},
+			{"off", []string{"when: {event: power-off, host: HOST}"}},
+		},
+	},
+	{
+		name:      "fenced",
+		topology:  ", watchdog: 6s",
+		spec:      "healthCheck: {unhealthyAfter: 6s, nodeStartupTimeout: 120s}\n  controllers: [{name: poisonpill, settings: {interval: 2s, requestTimeout: 1500ms, peerTimeout: 2s, recreateAfter: 1s}}, {name: healthcheck}]\n  assumes: [watchdogs-fire]",
+		processes: []string{"poisonpill"}, onHost: true,
+		phases: []phase{
+			{"idle", []string{"after: 15s"}},
+			{"cutOff", []string{"do: {cut: {host: HOST}}", "after: 1s"}},
+			{"marked", []string{"when: {event: annotation-set, host: HOST, key: " + external + "}"}},
+			{"declared", []string{"when: {event: fence-requested, host: HOST, since: start}"}},
+			{"safeTime", []string{"when: {event: node-cordoned, host: HOST, since: start}"}},
+			{"off", []string{"when: {event: boot-ended, host: HOST, since: start}"}},
+			{"nodeGone", []string{"when: {event: node-deleted, host: HOST, since: start}"}},
+			{"back", []string{"do: {restore: {host: HOST}}", "when: {event: node-ready, host: HOST}"}},
+		},
+	},
+	{
+		name:      "starved",
+		topology:  ", watchdog: 10s",
+		spec:      "controllers: [{name: watchdog}]\n  assumes: [watchdogs-fire]",
+		processes: []string{"watchdog"}, onHost: true,
+		phases: []phase{
+			{"idle", nil},
+			{"cutOff", []string{"do: {cut: {host: HOST}}", "after: 3s"}},
+			{"reset", []string{"when: {event: watchdog-fired, host: HOST}"}},
+			{"booting", []string{"when: {event: boot-complete, host: HOST}"}},
+			{"back", []string{"do: {restore: {host: HOST}}", "when: {event: node-ready, host: HOST}"}},
+		},
+	},
+}
+
+// operations are done to HOST; ANY stands for each process of the set.
+var operations = []operation{
+	{name: "nothing"},
+	{name: "cut", do: "cut: {host: HOST}", undo: "restore: {host: HOST}"},
+	{name: "stopKubelet", do: "stopKubelet: {host: HOST}"},
+	{name: "stopFeeding", do: "stopFeeding: {host: HOST}", of: []string{"fenced", "starved"}},
+	{name: "ignoreShutdown", do: "ignoreShutdown: {host: HOST}"},
+	{name: "pause", do: "pause: {host: HOST}", undo: "resume: {host: HOST}"},
+	{name: "hang", do: "hang: {host: HOST}"},
+	{name: "panic", do: "panic: {host: HOST}"},
+	{name: "powerLoss", do: "powerLoss: {host: HOST}", undo: "powerUp: {host: HOST}"},
+	{name: "away", do: "addFault: {name: away, host: HOST, rule: {effect: {unreachable: true}}}", undo: "removeFault: {name: away}"},
+	{name: "lag", do: "addFault: {name: lag, host: HOST, rule: {effect: {lag: 4s}}}", undo: "removeFault: {name: lag}"},
+	{name: "deaf", do: "addFault: {name: deaf, host: HOST, rule: {when: {reset: [ForceOff]}, effect: {ignore: true}}}", undo: "removeFault: {name: deaf}"},
+	{name: "crash-ANY", do: "crash: {controller: ANY, restartAfter: 2s}"},
+	{name: "each-ANY", do: "crash: {controller: ANY, each: true, restartAfter: 1s}"},
+	{name: "pause-ANY", do: "pauseController: {controller: ANY}", undo: "resumeController: {controller: ANY}"},
+	{name: "second-ANY", do: "startSecond: {controller: ANY}", undo: "stopSecond: {controller: ANY}"},
+	{name: "ahead-ANY", do: "setClock: {controller: ANY, ahead: 10m}", undo: "setClock: {controller: ANY}"},
+	{name: "freeze-ANY", do: "freezeCache: {controller: ANY, kind: KIND}", undo: "thawCache: {controller: ANY, kind: KIND}"},
+	{name: "expire-ANY", do: "expireWatch: {controller: ANY, kind: KIND}"},
+	{name: "hostsClockAhead", do: "setClock: {host: HOST, ahead: 10m}", undo: "setClock: {host: HOST}"},
+	{name: "machinePaused", do: "annotate: {object: Machine/HOST, key: cluster.x-k8s.io/paused}", undo: "removeAnnotation: {object: Machine/HOST, key: cluster.x-k8s.io/paused}"},
+	{name: "machineSkipped", do: "annotate: {object: Machine/HOST, key: cluster.x-k8s.io/skip-remediation}", undo: "removeAnnotation: {object: Machine/HOST, key: cluster.x-k8s.io/skip-remediation}"},
+	{name: "rebootAsked", do: "annotate: {object: BareMetalHost/HOST, key: reboot.metal3.io}", undo: "removeAnnotation: {object: BareMetalHost/HOST, key: reboot.metal3.io}", of: []string{"checked", "marked", "rebooted", "deleted", "hooked"}},
+	{name: "heldByAnother", do: "annotate: {object: BareMetalHost/HOST, key: reboot.metal3.io/backup}", undo: "removeAnnotation: {object: BareMetalHost/HOST, key: reboot.metal3.io/backup}", of: []string{"checked", "marked", "rebooted", "deleted", "hooked"}},
+	{name: "heldHardByAnother", do: `annotate: {object: BareMetalHost/HOST, key: reboot.metal3.io/backup, value: '{"mode":"hard"}'}`, undo: "removeAnnotation: {object: BareMetalHost/HOST, key: reboot.metal3.io/backup}", of: []string{"checked", "marked", "rebooted", "deleted", "hooked"}},
+	{name: "markedByUser", do: "annotate: {object: Machine/HOST, key: " + external + "}", undo: "removeAnnotation: {object: Machine/HOST, key: " + external + "}", of: []string{"checked", "marked", "fenced"}},
+	{name: "markWithdrawn", do: "removeAnnotation: {object: Machine/HOST, key: " + external + "}", of: []string{"checked", "marked", "fenced"}},
+	{name: "wantedOff", do: "setOnline: {host: HOST, online: false}", undo: "setOnline: {host: HOST, online: true}", of: []string{"checked", "marked", "rebooted"}},
+	{name: "cordon", do: "patch: {object: Node/HOST, merge: {spec: {unschedulable: true}}}", undo: "patch: {object: Node/HOST, merge: {spec: {unschedulable: false}}}"},
+	{name: "label", do: "patch: {object: Node/HOST, merge: {metadata: {labels: {rack: b7}}}}"},
+	{name: "strangersFinalizer", do: "patch: {object: Node/HOST, merge: {metadata: {finalizers: [example.com/x]}}}", undo: "patch: {object: Node/HOST, merge: {metadata: {finalizers: null}}}"},
+	{name: "nodeDeleted", do: "delete: {object: Node/HOST}"},
+	{name: "machineDeleted", do: "delete: {object: Machine/HOST}"},
+	{name: "hooked", do: "annotate: {object: Machine/HOST, key: " + hook + "}", undo: "removeAnnotation: {object: Machine/HOST, key: " + hook + "}", of: []string{"deleted"}},
+	{name: "budget", do: "create: {object: PodDisruptionBudget/all, with: {spec: {selector: {}}, status: {observedGeneration: 1, disruptionsAllowed: 0}}}", undo: "delete: {object: PodDisruptionBudget/all}", of: []string{"deleted", "hooked"}},
+	{name: "checkPatched", do: "patch: {object: MachineHealthCheck/fencelab, merge: {spec: {remediation: {triggerIf: {unhealthyLessThanOrEqualTo: 1}}}}}", of: []string{"checked", "fenced"}},
+	{name: "refused", do: "failAPI: {verb: patch, code: 500}", undo: "apiRestore: {}"},
+	{name: "apiAway", do: "apiOutage: {}", undo: "apiRestore: {}"},
+	{name: "apiHangs", do: "apiOutage: {hang: true}", undo: "apiRestore: {}"},
+	{name: "etcdAway", do: "etcdOutage: {}", undo: "apiRestore: {}"},
+}
+
+// untold are operations of the language that no generated story has, each with the reason.
+var untold = map[string]string{
+	"heal":        "a run does it at the end of every story",
+	"impair":      "the simulator's links carry or don't",
+	"fillDisk":    "the simulator's hosts have no disks",
+	"killIronic":  "the simulator has no Ironic",
+	"startIronic": "the simulator has no Ironic",
+}
+
+// story is a small scenario, and its name says how to make it again: SET.PHASE.OPERATION, and the
+// phase of a second host behind that.
+type story struct{ name, text string }
+
+// stories are all there are, in order.
+func stories() []story {
+	var all []story
+	for i := range sets {
+		s := &sets[i]
+		for reached := range s.phases {
+			for _, op := range s.operations() {
+				for _, beside := range [...]int{0, 1, (len(s.phases) + 1) / 2} { // alone, as it begins, and half-way
+					all = append(all, s.story(s.steps(reached, "worker-1"), op, beside))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// steps lead a host to a phase.
+func (s *set) steps(reached int, host string) path {
+	p := path{phase: s.phases[reached].name}
+	for _, phase := range s.phases[:reached+1] {
+		for _, step := range phase.steps {
+			p.steps = append(p.steps, strings.ReplaceAll(step, "HOST", host))
+		}
+	}
+	return p
+}
+
+// path is how a host comes to a phase.
+type path struct {
+	phase string
+	steps []string
+}
+
+// has reports whether a step does something.
+func (p path) has(do string) bool {
+	return slices.ContainsFunc(p.steps, func(step string) bool { return strings.Contains(step, do) })
+}
+
+// operations returns what can be done in the set, to each of its processes where it concerns one.
+func (s *set) operations() []operation {
+	var all []operation
+	for _, op := range operations {
+		switch {
+		case len(op.of) > 0 && !slices.Contains(op.of, s.name):
+		case !strings.Contains(op.name, "ANY"):
+			all = append(all, op)
+		case s.onHost && (strings.HasPrefix(op.name, "freeze") || strings.HasPrefix(op.name, "expire") || strings.HasPrefix(op.name, "second") || strings.HasPrefix(op.name, "ahead")):
+			// an agent has no cache, no second, and its host's clock
+		default:
+			for _, process := range s.processes {
+				controller, in := process, process
+				if s.onHost {
+					controller, in = process+", host: HOST", "HOST."+process
+				}
+				replace := func(text string) string {
+					if strings.HasPrefix(text, "crash") {
+						return strings.ReplaceAll(text, "ANY", controller)
+					}
+					return strings.NewReplacer("ANY", in, "KIND", kinds[process]).Replace(text)
+				}
+				all = append(all, operation{name: strings.ReplaceAll(op.name, "ANY", process), do: replace(op.do), undo: replace(op.undo)})
+			}
+		}
+	}
+	return all
+}
+
+// kinds names, for each controller, the kind in its cache that matters most to it.
+var kinds = map[string]string{"reboot": "BareMetalHost", "remediation": "BareMetalHost", "healthcheck": "Node", "deletion": "Machine"}
+
+// story brings the second host to its phase, the first one to its own, does the operation, takes it
+// back, and gives everything time to end.
+func (s *set) story(first path, op operation, beside int) story {
+	name := s.name + "." + first.phase + "." + op.name
+	var second path
+	if beside > 0 {
+		second = s.steps(beside, "worker-2")
+		name += "." + second.phase
+	}
+	steps := append(slices.Clone(second.steps), first.steps...)
+	do := func(text string) {
+		if text != "" {
+			steps = append(steps, "do: {"+strings.ReplaceAll(text, "HOST", "worker-1")+"}")
+		}
+	}
+	cut := first.has("cut:") && !first.has("restore:")
+	if op.name != "cut" || !cut {
+		do(op.do)
+		steps = append(steps, "after: 20s")
+		do(op.undo)
+	}
+	steps = append(steps, "after: 30s")
+	if cut {
+		do("restore: {host: HOST}")
+	}
+	if second.has("cut:") && !second.has("restore:") {
+		steps = append(steps, "do: {restore: {host: worker-2}}")
+	}
+	if first.has(hook) && !first.has("removeAnnotation") {
+		do("removeAnnotation: {object: Machine/HOST, key: " + hook + "}")
+	}
+	if second.has(hook) && !second.has("removeAnnotation") {
+		steps = append(steps, "do: {removeAnnotation: {object: Machine/worker-2, key: "+hook+"}}")
+	}
+	steps = append(steps, "after: 1m")
+	return story{name, fmt.Sprintf(`apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: %s, description: The operation %s in the phase %s.}
+spec:
+  topology: {workers: {count: 3%s}, workload: {host: worker-1}, lease: 1s}
+  %s
+  steps:
+    - {%s}
+`, strings.ToLower(strings.ReplaceAll(name, ".", "-")), op.name, first.phase, s.topology, s.spec, strings.Join(steps, "}\n    - {"))}
+}

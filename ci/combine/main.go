@@ -1,0 +1,220 @@
+// Command combine plays each operation of the language in each phase of each protocol, alone and
+// beside a second host in another phase, with the right controllers. They never violate a
+// guarantee, but for the causes in known.yaml, each with its argument; and what is unknown has a
+// reason.
+//
+//	go run ./ci/combine [-only REGEXP] [-schedules N] [-show]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+)
+
+func main() {
+	only := flag.String("only", "", "only the stories whose names match this regular expression")
+	schedules := flag.Int("schedules", 0, "how many random schedules to play beside the default one")
+	show := flag.Bool("show", false, "print the stories instead of playing them")
+	flag.Parse()
+	if err := run(*only, *schedules, *show); err != nil {
+		fmt.Fprintf(os.Stderr, "combine: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, schedules int, show bool) error {
+	chosen, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("read -only: %w", err)
+	}
+	var all []story
+	for _, s := range stories() {
+		if chosen.MatchString(s.name) {
+			all = append(all, s)
+		}
+	}
+	if show {
+		for _, s := range all {
+			fmt.Printf("# %s\n%s---\n", s.name, s.text)
+		}
+		return nil
+	}
+	known, err := readKnown("ci/combine/known.yaml")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	results, err := playAll(all, schedules)
+	if err != nil {
+		return err
+	}
+	text, ok := known.judge(results, only == "" && schedules == 0)
+	fmt.Printf("%s%d stories in %s\n", text, len(all), time.Since(began).Round(time.Second))
+	if !ok {
+		return fmt.Errorf("right controllers are accused, or not judged without a reason, or an entry of known.yaml is stale")
+	}
+	return nil
+}
+
+// result is the verdict on a schedule of a story. Schedule is 0 for the default one.
+type result struct {
+	story    string
+	schedule int
+	verdict  invariant.Verdict
+	reason   string
+}
+
+// playAll plays stories side by side, and returns what came of them in their order.
+func playAll(all []story, schedules int) ([]result, error) {
+	each, errs := make([][]result, len(all)), make([]error, len(all))
+	next := make(chan int)
+	var players sync.WaitGroup
+	for range runtime.NumCPU() {
+		players.Go(func() {
+			s, err := sim.New()
+			for i := range next {
+				if errs[i] = err; err == nil {
+					each[i], errs[i] = playOne(s, all[i], schedules)
+				}
+			}
+		})
+	}
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	players.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(each...), nil
+}
+
+func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
+	scenario, err := file.Load(of.name, []byte(of.text), objects.Vocabulary())
+	if err != nil {
+		return nil, fmt.Errorf("load a generated story: %w\n%s", err, of.text)
+	}
+	plan, err := scenarios.Compile(scenario, 1)
+	if err != nil {
+		return nil, err
+	}
+	var all []result
+	player := search.NewPlayer(s, &campaign.Story{Plan: plan})
+	for n := range schedules + 1 {
+		o, _, err := player.Play(campaign.Schedule{Number: n, Seed: uint64(n), Draw: n > 0})
+		if err != nil {
+			return nil, fmt.Errorf("play %s: %w", of.name, err)
+		}
+		r := result{story: of.name, schedule: n}
+		r.verdict, r.reason = o.VerdictOfSchedule()
+		if o.Bypassed() && r.verdict == invariant.Unknown {
+			r.verdict, r.reason = invariant.Held, "" // the guarantees were judged by what happened instead
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// known are the causes for which a right controller is accused, or not judged.
+type known []*cause
+
+// cause is one of them.
+type cause struct {
+	// ID names it, and Why argues for it.
+	ID  string `json:"id"`
+	Why string `json:"why"`
+	// Stories and Reason match the names of its stories, and what is said of them.
+	Stories string `json:"stories"`
+	Reason  string `json:"reason"`
+	// Unknown says that its stories aren't judged; otherwise they are violated.
+	Unknown bool `json:"unknown,omitempty"`
+
+	stories, reason *regexp.Regexp
+	found           int
+}
+
+func readKnown(name string) (known, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseKnown(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return all, nil
+}
+
+func parseKnown(data []byte) (all known, err error) {
+	if err := yaml.UnmarshalStrict(data, &all); err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if c.ID == "" || strings.TrimSpace(c.Why) == "" || c.Stories == "" || c.Reason == "" {
+			return nil, fmt.Errorf("cause %q: id, why, stories and reason are needed", c.ID)
+		}
+		if c.stories, err = regexp.Compile("^(" + c.Stories + ")$"); err != nil {
+			return nil, fmt.Errorf("cause %s: %w", c.ID, err)
+		}
+		if c.reason, err = regexp.Compile("^(" + c.Reason + ")"); err != nil {
+			return nil, fmt.Errorf("cause %s: %w", c.ID, err)
+		}
+	}
+	return all, nil
+}
+
+// judge says what came of stories, and whether it is as it should be. With all stories, causes that
+// none of them has are stale.
+func (k known) judge(results []result, all bool) (text string, ok bool) {
+	counts := map[invariant.Verdict]int{}
+	var unexplained []string
+	for _, r := range results {
+		counts[r.verdict]++
+		if r.verdict == invariant.Held {
+			continue
+		}
+		i := slices.IndexFunc(k, func(c *cause) bool {
+			return c.Unknown == (r.verdict != invariant.Violated) && c.stories.MatchString(r.story) && c.reason.MatchString(r.reason)
+		})
+		if i >= 0 {
+			k[i].found++
+			continue
+		}
+		unexplained = append(unexplained, fmt.Sprintf("%-9s %s, schedule %d\n          %s\n", strings.ToUpper(string(r.verdict)), r.story, r.schedule, r.reason))
+	}
+	var b strings.Builder
+	b.WriteString(strings.Join(unexplained, ""))
+	stale := 0
+	for _, c := range k {
+		fmt.Fprintf(&b, "known     %5d  %s\n", c.found, c.ID)
+		if all && c.found == 0 {
+			stale++
+			fmt.Fprintf(&b, "STALE     no story has the cause %s any more: remove it\n", c.ID)
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&b, "%-9s %5d\n", v, counts[v])
+	}
+	return b.String(), len(unexplained) == 0 && stale == 0
+}

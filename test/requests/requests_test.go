@@ -1,0 +1,65 @@
+package requests_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fencelab/fencelab/fencetest"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/test/requests"
+)
+
+const story = "testdata/story.yaml"
+
+// spared is a claim in code: a host is never powered off.
+func spared(host string) func([]history.Event) error {
+	return func(events []history.Event) error {
+		for _, e := range events {
+			if e.Kind == history.PowerOff && e.Host == host {
+				return fencetest.Breach(e, host+" is off")
+			}
+		}
+		return nil
+	}
+}
+
+// TestRight: a fencer that notes each step before the next is right in every schedule, also by the
+// claims of the story and of this test.
+func TestRight(t *testing.T) {
+	fencetest.Sweep(t, story, fencetest.With(requests.Module(requests.Mistakes{})), fencetest.Claim("spared", spared("worker-2")), fencetest.Strategy("sweep", 400))
+}
+
+// TestMistakes: each is found by the description of the kind.
+func TestMistakes(t *testing.T) {
+	for name, wrong := range map[string]requests.Mistakes{"forgets": {Forgets: true}, "hurries": {Hurries: true}} {
+		const want = "one-fencing-per-request"
+		if broken := fencetest.Broken(t, story, fencetest.With(requests.Module(wrong)), fencetest.Strategy("sweep", 400)); !slices.Contains(broken, want) {
+			t.Errorf("a fencer that %s breaks %q, and %s should be among them", name, broken, want)
+		}
+	}
+}
+
+// TestClaim: a claim in code is broken like a guarantee, by its name.
+func TestClaim(t *testing.T) {
+	broken := fencetest.Broken(t, story, fencetest.With(requests.Module(requests.Mistakes{})), fencetest.Claim("spared", spared("worker-1")), fencetest.Strategy("sweep", 3))
+	if !slices.Contains(broken, "spared") {
+		t.Errorf("a host was powered off, and %q are broken", broken)
+	}
+}
+
+// TestOverlooked: of a kind that nothing is said of, the report says that nothing looks at it.
+func TestOverlooked(t *testing.T) {
+	module := requests.Module(requests.Mistakes{})
+	module.Requests = nil
+	const want = "nothing here looks at FenceRequest: if it asks for a host to be fenced, say so in spec.requests"
+	for _, o := range fencetest.Play(t, story, fencetest.With(module)) {
+		if !slices.Contains(o.Notes, want) {
+			t.Errorf("the run has the notes %q, without %q", o.Notes, want)
+		}
+	}
+	for _, o := range fencetest.Play(t, story, fencetest.With(requests.Module(requests.Mistakes{}))) {
+		if len(o.Notes) > 0 {
+			t.Errorf("the run has the notes %q, though its kind is described", o.Notes)
+		}
+	}
+}
