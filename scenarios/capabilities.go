@@ -137,6 +137,8 @@ func Features() []Feature {
 			features = append(features, FeatureControllerLinks)
 		case "pause":
 			features = append(features, FeaturePausedWatchdog)
+		case "create":
+			features = append(features, FeatureVolumes)
 		case "patch":
 			features = append(features, FeatureForeignFields, FeatureOutOfService)
 		case "crash":

@@ -238,6 +238,16 @@ func checkPatch(c Checker, path string, op *PatchOp) {
 		c.Bad(path+".merge", "changes nothing")
 	case kind != "" && !op.Foreign:
 		c.Content(path+".merge", kind, op.Merge)
+		var of struct{ Spec map[string]json.RawMessage }
+		if json.Unmarshal(op.Merge, &of) != nil {
+			return // which Content has reported
+		}
+		fixed := c.Kinds().Get(kind).Fixed
+		for _, field := range slices.Sorted(maps.Keys(fixed)) {
+			if _, changed := of.Spec[field]; changed {
+				c.Bad(path+".merge.spec."+field, "%s", fixed[field])
+			}
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ const (
 	FeatureStops Feature = "stops"
 	// FeatureBMC is somebody else's program in the place of the BMCs.
 	FeatureBMC Feature = "bmc"
+	// FeatureVolumes are Pods that have volumes.
+	FeatureVolumes Feature = "volumes"
 	// FeatureOutOfService is a cluster that acts on the taint of that name.
 	FeatureOutOfService Feature = "outOfService"
 	// FeatureForeignFields covers the fields of a system's own definitions.

@@ -22,6 +22,9 @@ type Kind struct {
 	// Heartbeat says that its objects are written all the time, so that a write is no
 	// effect that a crash could be counted by.
 	Heartbeat bool
+	// Fixed has the fields of its spec that nothing acts on once an object is there, each with a
+	// sentence that refuses a change.
+	Fixed map[string]string
 	// Unmade says in a sentence why users don't make what they change.
 	Unmade string
 }

@@ -477,6 +477,18 @@ func patches(op *PatchOp, _ *Spec) (features []Feature) {
 	return features
 }
 
+// volumes returns the feature of a Pod that has any.
+func volumes(op *CreateOp, _ *Spec) []Feature {
+	var given struct {
+		Spec struct{ Volumes []json.RawMessage }
+	}
+	kind, _, _ := strings.Cut(op.Object, "/")
+	if kind == "Pod" && json.Unmarshal(op.With, &given) == nil && len(given.Spec.Volumes) > 0 {
+		return []Feature{FeatureVolumes}
+	}
+	return nil
+}
+
 // clocks returns the features for a clock that does more than put a host ahead or behind.
 func clocks(op *ClockOp, _ *Spec) (features []Feature) {
 	if op.Controller != "" {

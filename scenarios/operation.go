@@ -525,7 +525,7 @@ var operations = []operation{
 		text:   func(o *CreateOp) string { return "create " + o.Object },
 		host:   func(o *CreateOp) string { return nameIn(o.Object) },
 		object: func(o *CreateOp) string { return o.Object },
-		check:  checkCreate,
+		check:  checkCreate, asks: volumes,
 	}),
 	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, (*FailAPIOp).hinders, of[FailAPIOp]{
 		text:   (*FailAPIOp).String,

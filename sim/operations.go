@@ -26,6 +26,7 @@ var Capabilities = scenarios.Capabilities{
 		"impair":                                    "a link of the simulator carries or doesn't; a search delays what passes it",
 		"killIronic":                                "the simulator has no Ironic",
 		"startIronic":                               "the simulator has no Ironic",
+		scenarios.FeatureVolumes:                    "the simulator's Pods have no volumes",
 		scenarios.FeatureOutOfService:               "nothing in the simulator acts on an out-of-service taint",
 		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",
 		scenarios.FeatureDeeds:                      "the simulator's plans name its steps",

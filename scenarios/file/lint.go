@@ -42,10 +42,16 @@ func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 		if step.Do == nil {
 			continue
 		}
+		// In the lab alone, a system under test may act on more.
+		if set := step.Do.Annotate; set != nil && vocab.CheckHeeded != nil && vocab.CheckAnnotation(set.Key, set.Value) == nil && !slices.Equal(s.Spec.Worlds, []string{"lab"}) {
+			if err := vocab.CheckHeeded(set.Key); err != nil {
+				d.bad(path+".do.annotate.key", "%s", phrase.OneLine(err))
+			}
+		}
 		if i == len(s.Spec.Steps)-1 {
 			d.bad(path, "the last step does something, but nothing waits for its consequences: add a step that does")
 		}
-		if up := step.Do.PowerUp; up != nil && !s.Spec.Steps[i].When.IsZero() && !slices.ContainsFunc(s.Spec.Steps[:i], func(s scenarios.Step) bool { return !s.When.IsZero() || s.Do != nil }) {
+		if up := step.Do.PowerUp; up != nil && step.When.IsZero() && !slices.ContainsFunc(s.Spec.Steps[:i], func(s scenarios.Step) bool { return !s.When.IsZero() || s.Do != nil }) {
 			d.bad(path+".do.powerUp", "nothing before this has switched %s off: a host that is on stays as it is", up.Host)
 		}
 		for _, op := range [...]*scenarios.AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {

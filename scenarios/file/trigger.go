@@ -89,6 +89,16 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
 			v.Bad(path+".event", "%s never happens: spec.topology has no workload", kind)
 		}
+	case history.HostPaused, history.HostResumed:
+		if !v.unsure && !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
+			return s.Do != nil && (s.Do.Pause != nil || s.Do.AddFault != nil)
+		}) {
+			v.Bad(path+".event", "%s never happens: no step pauses a host", kind)
+		}
+	case history.PowerOn, history.PowerOff, history.BootStarted, history.BootEnded, history.BootComplete:
+		if !v.unsure && v.nobodySwitches() {
+			v.Bad(path+".event", "%s never happens: no step and no controller ends a boot, or switches a host on; add one, such as powerLoss or the controller reboot", kind)
+		}
 	case history.WatchdogFired:
 		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h scenarios.Host) bool {
 			return h.Watchdog > 0 && (t.Host == "" || t.Host == h.Name)
@@ -106,6 +116,25 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 			v.fault(path+".value", t.Value)
 		}
 	}
+}
+
+// nobodySwitches reports whether nothing in the story changes what a host's power does, or ends its
+// boot. What isn't known may.
+func (v *validator) nobodySwitches() bool {
+	if v.controllers == nil || v.spec.Topology.Ironic != nil || v.spec.Topology.BMC != nil {
+		return false
+	}
+	for i := range v.spec.Controllers {
+		c := &v.spec.Controllers[i]
+		known := c.Name == "remediation" || c.Name == healthCheckController || c.Name == "deletion"
+		if !known || c.Plays != "" || c.Program != nil || c.Pods != nil || len(c.Also) > 0 {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
+		op := s.Do
+		return op != nil && (op.PowerLoss != nil || op.PowerUp != nil || op.AddFault != nil || op.Hang != nil || op.Panic != nil || op.StopFeeding != nil)
+	})
 }
 
 // bystanders are who beside controllers has a hand in a host's power: its BMC by

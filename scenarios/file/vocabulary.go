@@ -38,10 +38,12 @@ type Vocabulary struct {
 	Requests map[string]scenarios.Request
 	// Values are the values of events that have a closed set of them.
 	Values map[history.Kind][]string
-	// Annotations are set by controllers. CheckAnnotation reports an odd value of one. Both may be
-	// nil.
+	// Annotations are set by controllers. CheckAnnotation reports an odd value of one, and
+	// CheckHeeded one that no controller of fencelab's acts on, though it is of a domain whose
+	// annotations are acted on. All may be nil.
 	Annotations     []string
 	CheckAnnotation func(key, value string) error
+	CheckHeeded     func(key string) error
 }
 
 // ControllerVocabulary holds the words that scenarios may use about one controller.

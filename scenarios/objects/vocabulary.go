@@ -49,6 +49,17 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 			}),
 		},
 		Annotations: []string{api.RebootAnnotation, api.RemediationRebootAnnotation, api.ExternalRemediationAnnotation, api.DeletionRebootAnnotation},
+		CheckHeeded: func(key string) error {
+			heeded := []string{api.ExternalRemediationAnnotation, api.HostAnnotation, api.PoweredOffForRemediationAnnotation}
+			domain, _, _ := strings.Cut(key, "/")
+			if domain != api.GroupVersion.Group && !strings.HasSuffix(domain, "."+api.GroupVersion.Group) || api.IsRebootAnnotation(key) || slices.Contains(heeded, key) {
+				return nil
+			}
+			if meant := phrase.Nearest(key, heeded); meant != "" {
+				return fmt.Errorf("no controller of fencelab's acts on %s: did you mean %s?", key, meant)
+			}
+			return fmt.Errorf("no controller of fencelab's acts on %s: leave it out, or write worlds: [lab] in spec for a system under test that does", key)
+		},
 		CheckAnnotation: func(key, value string) error {
 			if !api.IsRebootAnnotation(key) {
 				domain, _, _ := strings.Cut(key, "/")

@@ -347,6 +347,7 @@ func TestWorlds(t *testing.T) {
 	}
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeatureForeignFields] = "`patch` of `foreign` fields"
+	names[scenarios.FeatureVolumes] = "`create` of a Pod with `volumes`"
 	names[scenarios.FeatureOutOfService] = "`patch` that sets an out-of-service taint"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog` that is no `softdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan, by class"
