@@ -248,6 +248,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		}
 	}
 	timings := objects.Timings(spec, prepared.controllers)
+	if !slices.ContainsFunc(spec.Steps, func(s scenarios.Step) bool { return s.Do != nil && s.Do.SetClock != nil }) {
+		timings.Epoch = epoch
+	}
 	timings.Quiet = objects.Quiet(spec, prepared.controllers)
 	timings.Retry = retryMax
 	return timings, nil

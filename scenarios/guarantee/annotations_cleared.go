@@ -2,6 +2,8 @@ package guarantee
 
 import (
 	"iter"
+	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -13,7 +15,7 @@ var annotationsCleared = invariant.Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), offline: map[string]bool{}, consumer: map[string]string{}}
+		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), within: p.Timings.Return, offline: map[string]bool{}, consumer: map[string]string{}}
 	},
 }
 
@@ -22,6 +24,8 @@ var annotationsCleared = invariant.Invariant{
 // stays while spec.online is false (seed 000).
 type annotations struct {
 	invariant.Promise
+	// within is how long a mark may stay of a Machine whose Node is away.
+	within  time.Duration
 	offline map[string]bool
 	left    []history.Event // the AnnotationSet of each, oldest first
 	// consumer is the user of each host by its own word, as Kind/name. Nobody answers the mark of
@@ -71,8 +75,12 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 			if e.Key == invariant.RebootAnnotation && c.offline[e.Host] || e.Key == invariant.ExternalAnnotation && user != "" && user != e.Object {
 				continue
 			}
+			within := c.within
+			if !strings.HasPrefix(e.Object, "Machine/") {
+				within = 0
+			}
 			if !yield(invariant.Lack{
-				Sentence: e.Key + " is still on " + e.Object + ", where it was set at " + invariant.Seconds(e.At), Since: e,
+				Within: within, Sentence: e.Key + " is still on " + e.Object + ", where it was set at " + invariant.Seconds(e.At), Since: e,
 				Host: e.Host, Comes: []history.Kind{history.AnnotationRemoved}, On: invariant.Parties{Host: e.Host, BMC: e.Host, Any: true},
 			}) {
 				return

@@ -1,6 +1,7 @@
 package guarantee
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -9,33 +10,78 @@ import (
 
 var bystandersSpared = invariant.Invariant{
 	ID:    "bystanders-spared",
-	Claim: "No controller cordons or deletes a Node, ends a Pod on it, or gives its host away, unless the Machine is marked for remediation, is being deleted, or its boot is to be fenced; and nothing is taken for the deletion of one that is paused.",
-	Seed:  "002, 003, 004",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; and nothing is taken for the deletion of one that is paused.",
+	Seed:  "000, 002, 003, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &bystanders{
 			Ruling:     invariant.Ruling{ID: "bystanders-spared"},
 			Hindrances: p.Hindrances,
 			roles:      p.Roles,
 			hosts:      invariant.NewRoster[bystander](p.Hosts),
+			machines:   map[string]*wanted{},
 		}
 	},
 }
 
-// bystanders judges what controllers under test take from a Machine, by whether anybody
-// else wanted something of it that their part answers: a mark for the remediation controller,
-// a deletion for the deletion controller, and either a mark or a NodeFence for agents. A
-// NodeFence is their own word, and was judged by the mark when it was made.
+// licence allows the processes of a part some deeds, because of a wish of another. The wish is
+// about one Machine, or one boot, and ends with it.
+type licence struct {
+	part  func(r *invariant.Roles, actor string) bool
+	wish  func(h *bystander, m *wanted) *wish
+	deeds []history.Kind
+}
+
+// vacates are the deeds that empty a Node and take it away, fences those that have its host go off
+// as well, by a request, and retires those that take all away
+// that a Machine has.
+var (
+	vacates = []history.Kind{history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted}
+	retires = append(slices.Clip(vacates), history.AnnotationSet, history.HostConsumer, history.OnlineWanted, history.MachineDeleted)
+	fences  = append(slices.Clip(vacates), history.AnnotationSet)
+)
+
+// licences lists all that permits anybody anything. A Machine that is marked gets its host and its
+// Node back: the mark permits its remediation to give nothing away, and no part to deprovision a
+// host, or to delete a BareMetalHost. Only a user asks for the deletion of a Machine.
+var licences = []licence{
+	{(*invariant.Roles).Remediates, marked, fences},
+	{(*invariant.Roles).Remediates, ownRequest, fences},
+	{(*invariant.Roles).Agent, marked, vacates},
+	{(*invariant.Roles).Agent, ownRequest, vacates},
+	{(*invariant.Roles).Agent, sentencedBoot, vacates},
+	{(*invariant.Roles).Deletes, deleted, retires},
+}
+
+func marked(_ *bystander, m *wanted) *wish        { return &m.mark }
+func ownRequest(h *bystander, _ *wanted) *wish    { return &h.asked }
+func deleted(_ *bystander, m *wanted) *wish       { return &m.deletion }
+func sentencedBoot(h *bystander, _ *wanted) *wish { return &h.fence }
+
+// bystanders judges what controllers under test take from a Machine by the licences. A NodeFence is
+// the agents' own word, and was judged by the mark when it was made.
+//
+// A mark and a deletion follow their Machine, wherever its host is; what is taken from a host is
+// taken from the Machine that uses it.
 type bystanders struct {
 	invariant.Ruling
 	*invariant.Hindrances
-	roles invariant.Roles
-	hosts invariant.Roster[bystander]
+	roles    invariant.Roles
+	hosts    invariant.Roster[bystander]
+	machines map[string]*wanted
 }
 
+// bystander is a host: machine is the last one that was heard of, consumer its user by its own
+// word, fence a boot that is to be fenced, and asked a request of a system's own for that.
 type bystander struct {
-	mark, deletion, fence wish
-	// paused is the pause that keeps the deletion controller from the Machine, or zero.
-	paused history.Event
+	machine, consumer string
+	fence, asked      wish
+}
+
+// wanted holds the wishes of others about a Machine. Paused is the pause that keeps the deletion
+// controller from it, or zero.
+type wanted struct {
+	mark, deletion wish
+	paused         history.Event
 }
 
 // wish is a wish about a Machine: since an event, until another one.
@@ -60,79 +106,113 @@ func (c *bystanders) Observe(e *history.Event) *invariant.Violation {
 	return c.Tell()
 }
 
+// of returns the wishes of others about a Machine.
+func (c *bystanders) of(machine string) *wanted {
+	m := c.machines[machine]
+	if m == nil {
+		m = &wanted{}
+		c.machines[machine] = m
+	}
+	return m
+}
+
 func (c *bystanders) judge(h *bystander, e *history.Event) {
-	if invariant.Takes(e) && c.roles.Tested(e.Actor) {
-		c.taken(h, e)
+	about := strings.HasPrefix(e.Object, "Machine/")
+	if about && e.Kind != history.MachineDeleted || h.machine == "" {
+		h.machine = e.Object
+	}
+	if c.roles.Tested(e.Actor) && invariant.Takes(e) {
+		victim := h.machine
+		switch {
+		case about:
+			victim = e.Object
+		case strings.HasPrefix(h.consumer, "Machine/"):
+			victim = h.consumer
+		}
+		c.taken(h, c.of(victim), e)
 	}
 	switch e.Kind {
-	case history.AnnotationSet:
-		switch {
-		case e.Key == invariant.ExternalAnnotation:
-			h.mark.begin(e)
-		case e.Key == invariant.PausedAnnotation && strings.HasPrefix(e.Object, "Machine/") && h.paused.Kind == "":
-			h.paused = *e
-		}
-	case history.AnnotationRemoved:
-		switch {
-		case e.Key == invariant.ExternalAnnotation:
-			h.mark.end(e)
-		case e.Key == invariant.PausedAnnotation && strings.HasPrefix(e.Object, "Machine/"):
-			h.paused = history.Event{}
+	case history.HostConsumer:
+		h.consumer = e.Value
+	case history.BareMetalHostDeleted:
+		h.consumer = ""
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if about {
+			c.of(e.Object).annotated(e)
 		}
 	case history.FieldIs:
 		if wanted, is := invariant.OwnRequest(e); is && wanted {
-			h.mark.begin(e)
+			h.asked.begin(e)
 		} else if is {
-			h.mark.end(e)
+			h.asked.end(e)
 		}
 	case history.FenceRequested:
 		h.fence.begin(e)
 	case history.FenceEnded:
 		h.fence.end(e)
 	case history.MachineDeleting:
-		h.deletion.begin(e)
+		if !c.roles.Tested(e.Actor) {
+			c.of(e.Object).deletion.begin(e)
+		}
+	case history.MachineDeleted:
+		c.of(e.Object).mark.end(e)
 	case history.MachineCreated:
-		h.deletion, h.paused = wish{}, history.Event{}
+		c.machines[e.Object] = &wanted{}
 	}
 }
 
-func (c *bystanders) taken(h *bystander, e *history.Event) {
-	var wishes []*wish
-	if invariant.Plays(e.Actor, c.roles.Deletion) {
-		if h.paused.Kind != "" && !c.Unaware(e, &h.paused) {
-			c.Judged++
-			c.Breach(&h.paused, e, invariant.Clause(e)+" by "+e.Actor+", though the Machine is paused since "+invariant.Seconds(h.paused.At))
-			return
+func (m *wanted) annotated(e *history.Event) {
+	set := e.Kind == history.AnnotationSet
+	switch {
+	case e.Key == invariant.ExternalAnnotation && set:
+		m.mark.begin(e)
+	case e.Key == invariant.ExternalAnnotation:
+		m.mark.end(e)
+	case e.Key == invariant.PausedAnnotation && !set:
+		m.paused = history.Event{}
+	case e.Key == invariant.PausedAnnotation && m.paused.Kind == "":
+		m.paused = *e
+	}
+}
+
+func (c *bystanders) taken(h *bystander, m *wanted, e *history.Event) {
+	switch {
+	case e.Kind == history.HostConsumer && h.consumer == "" && e.Value != "", e.Kind == history.HostConsumer && e.Value == h.consumer:
+		c.Allow(e, e) // whoever takes a free host takes it from no Machine
+		return
+	case e.Kind == history.ProvisioningState && c.roles.Powers(e.Actor):
+		c.SetAside(e, "the image that a host is to have is not in the history, and a power controller that provisions hosts as well follows that")
+		return
+	case c.roles.Deletes(e.Actor) && m.paused.Kind != "" && !c.Unaware(e, &m.paused):
+		c.Judged++
+		c.Breach(&m.paused, e, invariant.Clause(e)+" by "+e.Actor+", though the Machine is paused since "+invariant.Seconds(m.paused.At))
+		return
+	}
+	var until history.Event
+	for i := range licences {
+		l := &licences[i]
+		if !l.part(&c.roles, e.Actor) || !slices.Contains(l.deeds, e.Kind) {
+			continue
 		}
-		wishes = append(wishes, &h.deletion)
-	}
-	if invariant.Plays(e.Actor, c.roles.Remediation) {
-		wishes = append(wishes, &h.mark)
-	}
-	if c.roles.Agent(e.Actor) {
-		wishes = append(wishes, &h.mark, &h.fence)
-	}
-	for _, w := range wishes {
+		w := l.wish(h, m)
 		if w.since.Kind != "" {
 			c.Judged++
 			c.Allow(e, &w.since)
 			return
 		}
-	}
-	for _, w := range wishes {
-		if c.Unaware(e, &w.until) {
-			c.Excuse(e)
-			return
+		if w.until.Seq > until.Seq {
+			until = w.until
 		}
 	}
-	first := e
-	for _, w := range wishes {
-		if w.until.Kind != "" {
-			first = &w.until
-		}
+	if c.Unaware(e, &until) {
+		c.Excuse(e)
+		return
+	}
+	if until.Kind == "" {
+		until = *e
 	}
 	c.Judged++
-	c.Breach(first, e, invariant.Clause(e)+" by "+e.Actor+", though nobody wanted its Machine remediated or deleted")
+	c.Breach(&until, e, invariant.Clause(e)+" by "+e.Actor+", and no wish of another allows it that: no mark, no deletion and no fencing of this Machine")
 }
 
 func (c *bystanders) Finish(complete bool) invariant.Result {

@@ -37,6 +37,8 @@ type ending struct {
 	consumer  string
 	unmanaged bool
 	node      bool
+	// taken says that a process under test has taken the host from the Machine.
+	taken bool
 }
 
 func (c *endings) Observe(e *history.Event) *invariant.Violation {
@@ -71,6 +73,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 			}
 		}
 	case history.HostConsumer:
+		h.taken = c.roles.Tested(e.Actor) && (h.taken || h.machine != "" && h.consumer == h.machine) && e.Value != h.machine
 		h.consumer = e.Value
 	case history.BareMetalHostDeleted:
 		h.consumer = ""
@@ -83,7 +86,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 
 // waitsForPeople reports whether no controller under test may end the deletion.
 func (h *ending) waitsForPeople() bool {
-	return h.paused || len(h.hooks) > 0 || h.node && (h.consumer != h.machine || h.unmanaged)
+	return h.paused || len(h.hooks) > 0 || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
 }
 
 func (c *endings) Lacks() iter.Seq[invariant.Lack] {

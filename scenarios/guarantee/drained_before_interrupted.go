@@ -23,9 +23,6 @@ var drainedBeforeInterrupted = invariant.Invariant{
 	},
 }
 
-// skipDrainAnnotation is how a user keeps a Machine from being drained.
-const skipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"
-
 // drains judges who has a host go off whose Machine is deleted: the request of the deletion
 // controller, and the edge itself, whoever under test has caused it. A drain is done once the
 // Node is cordoned and no Pod that has to be evicted is there any more; on a Node out of
@@ -200,7 +197,7 @@ func (h *draining) learn(e *history.Event, roles *invariant.Roles) {
 		h.annotated(e, roles)
 	}
 	if roles.Blameless(e) || h.deleting.Kind == "" {
-		h.others.Observe(e)
+		h.others.Observe(e, roles)
 	} else if e.Kind == history.AnnotationRemoved {
 		h.others.Holds = invariant.Without(h.others.Holds, e.Key)
 	}
@@ -217,7 +214,7 @@ func (h *draining) annotated(e *history.Event, roles *invariant.Roles) {
 	}
 	switch name, hook := strings.CutPrefix(e.Key, invariant.PreDrainHook); {
 	case !strings.HasPrefix(e.Object, "Machine/"):
-	case e.Key == skipDrainAnnotation:
+	case e.Key == invariant.SkipDrainAnnotation:
 		h.skipped = set
 	case e.Key == invariant.ExternalAnnotation:
 		h.marked = set

@@ -3,6 +3,7 @@ package guarantee
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -18,6 +19,7 @@ var fencedBeforeRelease = invariant.Invariant{
 			Hindrances: p.Hindrances,
 			roles:      p.Roles,
 			hosts:      invariant.NewRoster[releaseHost](p.Hosts),
+			grace:      p.Timings.Slack,
 		}
 	},
 }
@@ -43,16 +45,20 @@ type releases struct {
 	*invariant.Hindrances
 	roles invariant.Roles
 	hosts invariant.Roster[releaseHost]
+	// grace is how long whoever clears up after a user may take once the Node is there again.
+	grace time.Duration
 }
 
 type releaseHost struct {
 	invariant.Body
 	fence invariant.Fence
 	node  string
-	// waived is the Node that the scenario's user deleted, and bound the Node of each Pod, by UID:
-	// only Pods of the stand-ins say which that is.
-	waived string
-	bound  map[string]string
+	// waived is the Node that the scenario's user deleted, asked the one that a process under test
+	// wanted gone, returned when there was another, and bound the Node of each Pod, by UID: only
+	// Pods of the stand-ins say which that is.
+	waived, asked string
+	returned      history.Event
+	bound         map[string]string
 	// fenced is the boot that ran when fencing was decided, and named the one that the last
 	// NodeFence names, whose end is over, once it is.
 	fenced string
@@ -104,7 +110,7 @@ func (c *releases) judge(e *history.Event) {
 	case history.EvidenceLost:
 		h.processes = h.processes[:0] // repeated when it is regained
 	case history.NodeCreated:
-		h.node = e.UID
+		h.node, h.returned = e.UID, *e
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if h.fence.Observe(e, h.node, &c.roles) {
 			h.fenced = h.Boot
@@ -118,6 +124,11 @@ func (c *releases) judge(e *history.Event) {
 	case history.NodeReady:
 		if h.Complete && h.back.Kind == "" {
 			h.back = *e
+		}
+	case history.NodeDeleting:
+		if c.roles.Tested(e.Actor) { // what keeps it from then on is another's
+			h.asked = e.UID
+			c.unnode(h, e)
 		}
 	case history.NodeDeleted:
 		c.nodeDeleted(h, e)
@@ -161,10 +172,17 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 	if h.fence.Node == e.UID {
 		h.fence.Node = ""
 	}
-	if invariant.ByUser(e) {
+	switch {
+	case h.asked == e.UID: // which was judged then
+	case invariant.ByUser(e):
 		h.waived = e.UID
-		return
+	default:
+		c.unnode(h, e)
 	}
+}
+
+// unnode judges a Node that is deleted, or asked to be gone.
+func (c *releases) unnode(h *releaseHost, e *history.Event) {
 	fencing := h.fence.Active() || c.roles.Tested(e.Actor)
 	if fencing {
 		c.Judged++
@@ -208,6 +226,14 @@ func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
 	}
 }
 
+// clearsUp reports whether a Pod is deleted because a user has deleted its Node: by others than the
+// controllers under test, and before there has been another Node for a while.
+func (c *releases) clearsUp(h *releaseHost, e *history.Event) bool {
+	node := cmp.Or(e.Value, h.bound[e.UID])
+	return node != "" && node == h.waived && c.roles.Blameless(e) &&
+		(h.node == "" || e.At-h.returned.At-c.Lost(h.returned.At, e.At, invariant.Parties{First: e.Actor}) <= c.grace)
+}
+
 func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
 	if invariant.ByUser(e) {
 		return
@@ -227,7 +253,7 @@ func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
 }
 
 func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
-	if node := cmp.Or(e.Value, h.bound[e.UID]); invariant.ByUser(e) || node != "" && node == h.waived {
+	if invariant.ByUser(e) || c.clearsUp(h, e) {
 		return
 	}
 	fencing := h.fence.Active() || c.roles.Tested(e.Actor)

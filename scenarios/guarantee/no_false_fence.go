@@ -11,7 +11,7 @@ import (
 
 var noFalseFence = invariant.Invariant{
 	ID:    "no-false-fence",
-	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine whose Node is healthy or has time left to return; and no agent lets its host be reset because the control plane failed, or for a reset that brings nothing nearer.",
+	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine that leaves or whose Node is healthy or has time left to come; and no agent lets its host be reset because the control plane failed, or for a reset that brings nothing nearer.",
 	Seed:  "000, 002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &accusers{
@@ -27,12 +27,12 @@ var noFalseFence = invariant.Invariant{
 	},
 }
 
-// accusers judges every PowerOff by a controller, every remediation annotation that
-// one sets and every mark of a health check. What a controller did is judged by what
-// was the case a moment before too; and not at all if something hindered it since
-// that changed, for then it may have known no better. An agent that has its own host reset
-// has a reason if the host is fenced, or was hindered itself, or if the API server was silent and
-// most of the others were hindered: a control plane that is away is none.
+// accusers judges every PowerOff by a controller, every remediation annotation that one sets and
+// every mark of a health check. What a controller did is judged by what was the case a moment
+// before too; and not at all if something hindered it since that changed, for then it may have
+// known no better. An agent that has its own host reset has a reason if the host is fenced, or was
+// hindered itself, or if the API server was silent and most of the others were hindered: a control
+// plane that is away is none. A mark is a reason for one reset.
 type accusers struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -45,6 +45,8 @@ type accusers struct {
 	grace time.Duration
 	// missing is how long a Node that was deleted has to return.
 	missing time.Duration
+	// begun says that the topology is up.
+	begun bool
 }
 
 // suspected is a host that may be fenced. It has a field for each fact that can be a reason to.
@@ -68,11 +70,15 @@ type suspected struct {
 	// marked says that the Machine is marked, by mark, and unmarked since when it isn't.
 	marked         bool
 	mark, unmarked history.Event
+	// spent is the reset that the mark has led to, consumer who uses the host by its own word, and
+	// created the creation of a Machine whose Node has not come yet.
+	spent, created history.Event
+	consumer       string
 	// unready is when there was a Ready Node last, and poweredOn when a boot was last recorded.
 	unready, poweredOn history.Event
 	// paused and skipped are the annotations that keep controllers from the Machine, while they
-	// stand.
-	paused, skipped history.Event
+	// stand, and leaving is the beginning of its deletion.
+	paused, skipped, leaving history.Event
 
 	// fence is the boot that a NodeFence names, while it stands, and began the beginning of the
 	// boot that runs.
@@ -95,8 +101,10 @@ type condition struct {
 }
 
 // sick reports whether it may lead to a mark at a time.
-func (c *accusers) sick(n *condition, at time.Duration) bool {
+func (c *accusers) sick(h *suspected, n *condition, at time.Duration) bool {
 	switch {
+	case c.targets.Check != nil && !n.exists && h.created.Kind != "":
+		return at-h.created.At+invariant.Coarse >= c.targets.Check.Startup
 	case c.targets.Check == nil, !n.exists && !n.seen:
 		return !n.ready
 	case !n.exists:
@@ -119,6 +127,7 @@ func (h *suspected) wanted() bool {
 
 func (c *accusers) Observe(e *history.Event) *invariant.Violation {
 	c.targets.Observe(e)
+	c.begun = c.begun || e.Kind == history.RunStarted
 	if e.Host != "" {
 		h := c.hosts.Of(e.Host)
 		was := h.wanted()
@@ -149,12 +158,13 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 			return
 		}
 		switch {
-		case h.marked:
-			c.Judged++
-			c.Allow(e, &h.mark)
 		case h.fence == e.Boot, c.witnesses.Away(e.Host, e.At):
 			c.Judged++
 			c.Allow(e, e)
+		case h.marked && h.spent.Kind == "":
+			h.spent = *e
+			c.Judged++
+			c.Allow(e, &h.mark)
 		case h.began.Boot == e.Boot && c.witnesses.Shut(e.Host, h.began.At, e.At):
 			c.Judged++
 			c.Breach(&h.began, e, invariant.Clause(e)+" by "+e.Actor+", though that had no network since before it began: a reset brings it no nearer")
@@ -165,6 +175,9 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 			c.Judged++
 			why := " and most of the others ran and could be reached"
 			switch {
+			case h.marked:
+				c.Breach(&h.spent, e, invariant.Clause(e)+" by "+e.Actor+", as at "+invariant.Seconds(h.spent.At)+", for one mark of "+invariant.Seconds(h.mark.At))
+				return
 			case len(c.witnesses.Names) == 1:
 				why = ", and it had nobody to ask"
 			case !c.witnesses.Silent(e.Host, e.At):
@@ -180,6 +193,10 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 	switch e.Kind {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
+	case history.HostConsumer:
+		h.consumer = e.Value
+	case history.MachineCreated, history.MachineDeleting, history.MachineDeleted:
+		c.machine(h, e)
 	case history.FieldIs:
 		if wanted, is := invariant.OwnRequest(e); is && wanted {
 			h.marked, h.mark = true, *e
@@ -261,11 +278,12 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 		if set && !h.marked && invariant.Plays(e.Actor, c.roles.HealthCheck) {
 			c.mark(h, e)
 		}
-		if h.marked && !set {
-			h.unmarked = *e
-		}
-		if h.marked = set; set {
-			h.mark = *e
+		switch {
+		case set && !h.marked:
+			h.marked, h.mark, h.spent = true, *e, history.Event{}
+		case set || h.mark.Object != e.Object:
+		default:
+			h.marked, h.unmarked = false, *e
 		}
 		return
 	}
@@ -294,9 +312,30 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 	}
 }
 
-// forMark judges what is done for a mark of the Machine by whether there is one.
+// machine notes which Machine it is: what was said of another is not said of it.
+func (c *accusers) machine(h *suspected, e *history.Event) {
+	switch e.Kind {
+	case history.MachineDeleting:
+		h.leaving = *e
+		return
+	case history.MachineCreated:
+		if h.created = (history.Event{}); c.begun && !h.now.exists {
+			h.created = *e
+		}
+	}
+	h.leaving = history.Event{}
+	if h.marked && h.mark.Object == e.Object {
+		h.marked, h.unmarked = false, *e
+	}
+}
+
+// forMark judges what is done for a mark of the Machine that uses the host by whether there is one.
 func (c *accusers) forMark(h *suspected, e *history.Event) {
+	another := h.marked && strings.HasPrefix(h.consumer, "Machine/") && strings.HasPrefix(h.mark.Object, "Machine/") && h.consumer != h.mark.Object
 	switch {
+	case another:
+		c.Judged++
+		c.Breach(&h.mark, e, invariant.Clause(e)+" by "+e.Actor+", though "+h.consumer+" has the host and not "+h.mark.Object+", which is marked")
 	case h.marked:
 		c.Judged++
 		c.Allow(e, &h.mark)
@@ -315,15 +354,19 @@ func (c *accusers) forMark(h *suspected, e *history.Event) {
 // mark judges a mark by how the Machine's Node is, or was a moment ago.
 func (c *accusers) mark(h *suspected, e *history.Event) {
 	since := &h.now.since
-	for _, kept := range [...]*history.Event{&h.paused, &h.skipped} {
+	for _, kept := range [...]*history.Event{&h.paused, &h.skipped, &h.leaving} {
 		if kept.Kind != "" && !c.Unaware(e, kept) {
+			why := kept.Key + " keeps controllers from it"
+			if kept.Kind == history.MachineDeleting {
+				why = "it is being deleted"
+			}
 			c.Judged++
-			c.Breach(kept, e, invariant.Clause(e)+" by "+e.Actor+", though "+kept.Key+" keeps controllers from it since "+invariant.Seconds(kept.At))
+			c.Breach(kept, e, invariant.Clause(e)+" by "+e.Actor+", though "+why+" since "+invariant.Seconds(kept.At))
 			return
 		}
 	}
 	switch {
-	case c.sick(&h.now, e.At), c.overdue(h, e.At):
+	case c.sick(h, &h.now, e.At), c.overdue(h, e.At):
 		c.Judged++
 		c.Allow(e, since)
 	case c.wasSick(h, e):
@@ -333,6 +376,9 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 	case h.now.ready:
 		c.Judged++
 		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node was Ready since "+invariant.Seconds(since.At))
+	case !h.now.exists && h.created.Kind != "":
+		c.Judged++
+		c.Breach(&h.created, e, invariant.Clause(e)+" by "+e.Actor+", "+invariant.Seconds(e.At-h.created.At)+" after it was created: its Node has "+invariant.Seconds(c.targets.Check.Startup)+" to come")
 	case !h.now.exists:
 		c.Judged++
 		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node had been missing for "+invariant.Seconds(e.At-since.At)+" only")
@@ -347,7 +393,7 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 func (c *accusers) wasSick(h *suspected, e *history.Event) bool {
 	ended := &h.now.since
 	for i := len(h.past) - 1; i >= 0 && c.Unaware(e, ended); i-- {
-		if c.sick(&h.past[i], ended.At) {
+		if c.sick(h, &h.past[i], ended.At) {
 			return true
 		}
 		ended = &h.past[i].since
@@ -366,6 +412,7 @@ func (c *accusers) node(h *suspected, e *history.Event) {
 		n.seen = h.now.ready && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
 	case history.NodeReady:
 		n.ready = true
+		h.created = history.Event{}
 	case history.NodeNotReady:
 		n.ready = false
 		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else

@@ -3,6 +3,7 @@ package guarantee
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -10,11 +11,11 @@ import (
 
 var nodeRestored = invariant.Invariant{
 	ID:       "node-restored",
-	Claim:    "After remediation the Node is back: Ready, schedulable, and with its labels.",
+	Claim:    "After remediation the Node is back: Ready, as schedulable as before, and with its labels.",
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts)}
+		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts), within: p.Timings.Return}
 	},
 }
 
@@ -30,6 +31,8 @@ type nodes struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[nodeHost]
+	// within is how long a Node may be away before its remediation does something again.
+	within time.Duration
 }
 
 type nodeHost struct {
@@ -46,11 +49,13 @@ type nodeHost struct {
 	forsaken string
 	// leaving says that its Machine is being deleted, or was: its Node goes with it.
 	leaving bool
-	// wasCordoned and wanted are how the Node was before.
+	// wasCordoned and wanted are how the Node was before. owed is a cordon that somebody else had
+	// set on a Node which an agent has deleted, until it is there again.
 	wasCordoned bool
+	owed        history.Event
 	wanted      string
-	// since is the last event that took something away.
-	since history.Event
+	// since is the last event that took something away, and cordon the one that cordoned the Node.
+	since, cordon history.Event
 }
 
 func (c *nodes) Observe(e *history.Event) *invariant.Violation {
@@ -73,7 +78,7 @@ func (c *nodes) judge(e *history.Event) {
 		}
 		return
 	}
-	h.Demand.Observe(e)
+	h.Demand.Observe(e, &c.roles)
 	switch e.Kind {
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
@@ -93,6 +98,9 @@ func (c *nodes) judge(e *history.Event) {
 				h.wanted = h.labels
 			}
 			h.uid = ""
+			if h.cordoned && c.roles.Agent(e.Actor) && c.roles.Blameless(&h.cordon) {
+				h.owed = h.cordon
+			}
 			if h.forsaken = ""; invariant.ByUser(e) {
 				h.forsaken = h.Boot
 			}
@@ -112,10 +120,13 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeLabels:
 		h.labels = e.Value
 	case history.NodeCordoned:
-		h.cordoned, h.since = true, *e
+		h.cordoned, h.since, h.cordon, h.owed = true, *e, *e, history.Event{}
 		h.wasCordoned = h.wasCordoned || c.roles.Blameless(e) // whoever cordons it, and is not under test, means it
 	case history.NodeUncordoned:
 		h.cordoned = false
+		if c.roles.Blameless(e) { // whoever wants it schedulable
+			h.owed = history.Event{}
+		}
 	}
 }
 
@@ -135,7 +146,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i]
-			if l := h.State.lacking(h.Name, &c.roles); l.Sentence != "" && !yield(l) {
+			if l := h.State.lacking(h.Name, &c.roles, c.within); l.Sentence != "" && !yield(l) {
 				return
 			}
 		}
@@ -147,7 +158,7 @@ var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.Node
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
 // itself has to switch on a host that is off; agents make its Node anew nevertheless.
-func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
+func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Duration) invariant.Lack {
 	staysOff := roles.Power == "" && s.IsOff() && (s.uid != "" || len(roles.Fencers) == 0)
 	if !s.had || !s.Demand.On() || s.leaving || staysOff || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
 		return invariant.Lack{}
@@ -156,6 +167,7 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
 	what := ""
 	switch {
 	case s.uid == "":
+		l.Within = within
 		what = "has not been created again"
 	case s.Known() && !s.Complete:
 		what = "has no kubelet: no boot of the host is complete"
@@ -163,6 +175,8 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:
 		what = "is still cordoned"
+	case s.owed.Kind != "":
+		what = "is not cordoned again, as " + s.owed.Actor + " had cordoned it at " + invariant.Seconds(s.owed.At)
 	case history.MissingLabels(s.labels, s.wanted) != "":
 		what = "lacks labels that it had: " + history.MissingLabels(s.labels, s.wanted)
 	case !s.Known():

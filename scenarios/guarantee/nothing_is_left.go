@@ -37,6 +37,8 @@ type leavings struct {
 	// more, and taken is when it ceased to be.
 	strange bool
 	taken   history.Event
+	// ended is the end of the last Machine, until there is another.
+	ended history.Event
 	// machine is the Machine of the host, and consumer who uses it by its own word, both as
 	// Kind/name; gone is the end of a Machine that was still its consumer.
 	machine, consumer string
@@ -69,6 +71,10 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 		h.node, h.left, h.cordon, h.ready = *e, history.Event{}, history.Event{}, false
 		h.strange = h.taken.Kind != "" && h.Began.Seq > h.taken.Seq
 		h.drop(&h.stamps, "Node/", "")
+		if tested && h.ended.Kind != "" { // a kubelet registers whatever becomes of its Machine
+			c.Judged++
+			h.left = h.ended
+		}
 	case history.NodeDeleted:
 		if e.UID == h.node.UID {
 			h.node, h.left, h.cordon, h.ready = history.Event{}, history.Event{}, history.Event{}, false
@@ -122,13 +128,14 @@ func (c *leftovers) cordoned(h *leavings, e *history.Event, tested bool) {
 func (c *leftovers) machine(h *leavings, e *history.Event, tested bool) {
 	switch e.Kind {
 	case history.MachineCreated:
-		h.machine, h.deleting, h.left = e.Object, false, history.Event{}
+		h.machine, h.deleting, h.left, h.ended = e.Object, false, history.Event{}, history.Event{}
 		if h.consumer == e.Object {
 			h.taken = history.Event{}
 		}
 	case history.MachineDeleting:
 		h.machine, h.deleting = e.Object, true
 	case history.MachineDeleted:
+		h.ended = *e
 		h.drop(&h.stamps, e.Object, "")
 		if tested {
 			c.Judged++

@@ -3,6 +3,7 @@ package guarantee
 import (
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -11,16 +12,20 @@ import (
 
 var oneCyclePerRequest = invariant.Invariant{
 	ID:       "one-cycle-per-request",
-	Claim:    "A request causes one power cycle, however often anything crashes.",
+	Claim:    "A request causes one power cycle, in the time of a soft shutdown and a hard one, however often anything crashes.",
 	Seed:     "000, 001",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &cycles{
+		c := &cycles{
 			roles:    p.Roles,
 			hosts:    invariant.NewRoster[cycleHost](p.Hosts),
 			Promise:  invariant.NewPromise(p, invariant.Ruling{ID: "one-cycle-per-request", Skew: p.Timings.Skew}),
 			patience: p.Timings.SoftTimeout + p.Timings.HardOff + 2*p.Timings.Poll + p.Timings.Slack,
 		}
+		if p.Timings.SoftTimeout > 0 { // else the world doesn't know what a shutdown may take
+			c.command = p.Timings.Command + p.Timings.Slack
+		}
+		return c
 	},
 }
 
@@ -51,9 +56,10 @@ type cycles struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[cycleHost]
-	// patience is how long a client has to wait before nothing coming of its
-	// request is a loss.
-	patience time.Duration
+	// patience is how long a client has to wait before nothing coming of its request is a loss,
+	// and command how much longer a command may take that is given again; 0 if the world doesn't
+	// know.
+	patience, command time.Duration
 }
 
 type cycleHost struct {
@@ -75,6 +81,7 @@ type cycleHost struct {
 	// power edge, and told that it received any.
 	commanded, told bool
 	unmanaged       bool
+	paused          bool
 	blind           bool
 	lastServed      request
 }
@@ -82,6 +89,8 @@ type cycleHost struct {
 // request is one reboot annotation, from when it appeared.
 type request struct {
 	set, removed history.Event
+	// since is from when it may be answered: when it was set, or its host was not paused any more.
+	since time.Duration
 	// owed says that no cycle has been caused by it yet, served that a boot began
 	// after it or that it was withdrawn before it could be expected to be, and wasOff that
 	// the host was off at some time since.
@@ -96,6 +105,9 @@ func (r *request) there() bool { return r.removed.Kind == "" }
 
 func (c *cycles) Observe(e *history.Event) *invariant.Violation {
 	c.Promise.Observe(e)
+	for i := range c.hosts.Hosts {
+		c.expire(&c.hosts.Hosts[i], e)
+	}
 	if e.Host != "" {
 		c.judge(e)
 	}
@@ -111,10 +123,12 @@ func (c *cycles) judge(e *history.Event) {
 	}
 	switch e.Kind {
 	case history.AnnotationSet:
+		c.hosts.Of(e.Host).pause(e, true)
 		if _, ok := invariant.RebootRequest(e); ok {
 			c.set(c.hosts.Of(e.Host), e)
 		}
 	case history.AnnotationRemoved:
+		c.hosts.Of(e.Host).pause(e, false)
 		if keyed, ok := invariant.RebootRequest(e); ok {
 			c.remove(c.hosts.Of(e.Host), e, keyed)
 		}
@@ -161,6 +175,34 @@ func (c *cycles) judge(e *history.Event) {
 	}
 }
 
+// pause notes whether its BareMetalHost is paused. A request has its time from then on again.
+func (h *cycleHost) pause(e *history.Event, paused bool) {
+	if e.Key != invariant.PausedAnnotation || !strings.HasPrefix(e.Object, "BareMetalHost/") {
+		return
+	}
+	h.paused = paused
+	for i := range h.requests {
+		h.requests[i].since = e.At
+	}
+}
+
+// expire judges each request that has stood for too long when e comes, and its host never went off.
+func (c *cycles) expire(h *invariant.Entry[cycleHost], e *history.Event) {
+	s := &h.State
+	if s.off.Kind != "" || s.unmanaged || s.paused || s.blind || c.roles.Power == "" || c.command == 0 {
+		return
+	}
+	for i := range s.requests {
+		r := &s.requests[i]
+		if !r.there() || r.served || r.wasOff || e.At-r.since <= c.patience+c.command {
+			continue
+		}
+		if lost := c.Lost(r.since, e.At, c.dependsOn(h.Name)); e.At-r.since-lost > c.patience+c.command && c.Found == nil {
+			c.Breach(&r.set, e, invariant.Clause(&r.set)+", and at "+invariant.Seconds(e.At)+" "+h.Name+" had not been off since"+invariant.Beside(lost))
+		}
+	}
+}
+
 func (c *cycles) set(h *cycleHost, e *history.Event) {
 	if h.unmanaged {
 		return
@@ -175,7 +217,7 @@ func (c *cycles) set(h *cycleHost, e *history.Event) {
 	}
 	c.Judged++
 	h.late(c, e)
-	h.requests = append(h.requests, request{set: *e, owed: true, wasOff: h.off.Kind != ""})
+	h.requests = append(h.requests, request{set: *e, since: e.At, owed: true, wasOff: h.off.Kind != ""})
 }
 
 // reset judges a reset by the power controller, which is an answer to every request that

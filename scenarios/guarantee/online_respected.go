@@ -9,7 +9,7 @@ import (
 
 var onlineRespected = invariant.Invariant{
 	ID:       "online-respected",
-	Claim:    "A host whose spec.online is false is powered off, and no controller powers it on.",
+	Claim:    "A host whose spec.online is false is powered off, and no controller powers it on, changes what its user wants, or powers on a host that isn't provisioned.",
 	Seed:     "000",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
@@ -21,8 +21,9 @@ var onlineRespected = invariant.Invariant{
 	},
 }
 
-// offline judges every PowerOn of a host that should be off, and after healing
-// whether it is.
+// offline judges every PowerOn of a host that should be off or that isn't provisioned, every
+// controller that says otherwise of a host than its user, and after healing whether the host is
+// off.
 type offline struct {
 	invariant.Promise
 	roles invariant.Roles
@@ -33,7 +34,8 @@ type offlineHost struct {
 	invariant.Body
 	invariant.Start
 	invariant.Demand
-	switched history.Event // the last change of spec.online
+	switched history.Event // the last change of what its user wants
+	left     history.Event // the end of being provisioned, or zero
 }
 
 func (c *offline) Observe(e *history.Event) *invariant.Violation {
@@ -51,9 +53,22 @@ func (c *offline) Observe(e *history.Event) *invariant.Violation {
 func (c *offline) judge(h *offlineHost, e *history.Event) {
 	wasOff := h.IsOff()
 	h.Body.Observe(e)
-	h.Demand.Observe(e)
+	h.Demand.Observe(e, &c.roles)
 	switch e.Kind {
+	case history.ProvisioningState, history.BareMetalHostDeleted:
+		if !h.Unmanaged {
+			h.left = history.Event{}
+		} else if h.left.Kind == "" {
+			h.left = *e
+		}
 	case history.OnlineWanted:
+		if c.roles.Tested(e.Actor) && e.Value == "true" {
+			c.overruled(h, e)
+			return
+		}
+		if c.roles.Tested(e.Actor) && !h.Demand.Offline {
+			return // bystanders-spared rules on it
+		}
 		h.switched = *e
 		if h.Demand.Offline {
 			c.Judged++
@@ -65,12 +80,22 @@ func (c *offline) judge(h *offlineHost, e *history.Event) {
 		}
 	case history.PowerOn:
 		switch {
-		case !wasOff || h.Unmanaged || c.roles.Blameless(e):
+		case c.roles.Blameless(e):
+		case !wasOff:
+			c.Allow(e, e)
+		case h.Unmanaged && h.left.Seq > 0 && h.UnderWay(e, &h.left, c.Hindrances):
+			c.Allow(e, &h.left)
+		case h.Unmanaged:
+			c.Judged++
+			c.Breach(&h.left, e, invariant.Clause(e)+" by "+e.Actor+", and "+invariant.Clause(&h.left))
 		case c.Near(&h.switched, e):
+			c.Allow(e, e)
 			c.Close(&h.switched, e)
 		case !h.Demand.Offline:
+			c.Allow(e, &h.switched)
 			c.Kept(&h.switched, e)
 		case h.UnderWay(e, &h.switched, c.Hindrances):
+			c.Allow(e, &h.switched)
 		default:
 			c.Accuse(invariant.Cause{Host: e.Host, Thing: "online"}, &h.switched, e, "spec.online was false")
 		}
@@ -80,6 +105,16 @@ func (c *offline) judge(h *offlineHost, e *history.Event) {
 		}
 	}
 	h.Start.Observe(e, &c.roles)
+}
+
+// overruled judges a controller that says of a host that it is wanted on.
+func (c *offline) overruled(h *offlineHost, e *history.Event) {
+	c.Judged++
+	if h.Demand.Offline {
+		c.Breach(&h.switched, e, invariant.Clause(e)+" by "+e.Actor+", though "+h.switched.Actor+" had it off since "+invariant.Seconds(h.switched.At))
+		return
+	}
+	c.Allow(e, &h.switched)
 }
 
 func (c *offline) Lacks() iter.Seq[invariant.Lack] {

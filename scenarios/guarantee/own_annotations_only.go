@@ -27,8 +27,10 @@ type owners struct {
 	roles     invariant.Roles
 	placed    invariant.PlacedOn
 	unmanaged map[string]bool
-	// leaving are the Machines that are being deleted.
+	// leaving are the Machines that are being deleted, and parting holds what their deletion has
+	// taken from one of them, as set and as removed, unless the Machine goes with it.
 	leaving map[string]bool
+	parting [][2]history.Event
 	// cordons are the cordons of the present Nodes, by UID.
 	cordons map[string]history.Event
 	// content says that values are judged, and removals are not.
@@ -43,6 +45,9 @@ func newOwners(p invariant.Params, id string, content bool) *owners {
 }
 
 func (c *owners) Observe(e *history.Event) *invariant.Violation {
+	if len(c.parting) > 0 && !(e.Kind == history.AnnotationRemoved && e.Object == c.parting[0][1].Object) {
+		c.parted(e)
+	}
 	switch e.Kind {
 	case history.ProvisioningState:
 		c.unmanaged[e.Host] = !invariant.Managed(e.Value)
@@ -71,6 +76,22 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 	return c.Tell()
 }
 
+// parted judges what the deletion of a Machine has taken from it by e, which comes next: what was
+// on a Machine goes with it when its finalizer does, and not before.
+func (c *owners) parted(e *history.Event) {
+	for _, p := range c.parting {
+		if set, removed := &p[0], &p[1]; !(e.Kind == history.MachineDeleted && e.Object == removed.Object) && !c.roles.MayTouch(removed.Actor, set.Actor, removed, false) {
+			c.strange(set, removed, " was removed from ")
+		}
+	}
+	c.parting = c.parting[:0]
+}
+
+// strange is the breach by e of something that was set.
+func (c *owners) strange(set, e *history.Event, did string) {
+	c.Breach(set, e, e.Key+did+e.Object+" by "+e.Actor+" at "+invariant.Seconds(e.At)+owner(set))
+}
+
 // uncordoned judges a controller that lets Pods onto a Node again: only a controller of its
 // part may have kept them from it. Agents do so for each other.
 func (c *owners) uncordoned(e *history.Event) {
@@ -93,9 +114,10 @@ func (c *owners) judge(e *history.Event) {
 		return
 	}
 	if removed && c.leaving[e.Object] && invariant.Plays(e.Actor, c.roles.Deletion) {
-		if !c.content { // what was on a Machine goes with it when its finalizer does
+		if !c.content {
 			c.Judged++
 			c.Allow(e, &before.Set)
+			c.parting = append(c.parting, [2]history.Event{before.Set, *e})
 		}
 		return
 	}
@@ -122,7 +144,7 @@ func (c *owners) judge(e *history.Event) {
 			if c.content {
 				did = " was changed on "
 			}
-			c.Breach(&before.Set, e, e.Key+did+e.Object+" by "+e.Actor+" at "+invariant.Seconds(e.At)+owner(&before.Set))
+			c.strange(&before.Set, e, did)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package guarantee
 
 import (
 	"iter"
+	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -9,24 +11,35 @@ import (
 
 var powerRestored = invariant.Invariant{
 	ID:       "power-restored",
-	Claim:    "No host that should be on stays off.",
+	Claim:    "No host that should be on stays off, and one that is let go comes on in its time.",
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &power{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "power-restored"}), roles: p.Roles, hosts: invariant.NewRoster[powerHost](p.Hosts)}
+		t := &p.Timings
+		c := &power{
+			Promise: invariant.NewPromise(p, invariant.Ruling{ID: "power-restored"}), roles: p.Roles, hosts: invariant.NewRoster[powerHost](p.Hosts),
+		}
+		if t.Steady > 0 {
+			c.patience = t.Steady + t.Command + 2*t.Poll + 2*t.Slack
+		}
+		return c
 	},
 }
 
 // power judges the hosts as they stand after healing. A host should be on unless
 // spec.online is false, it isn't provisioned, or another client than the
-// remediation controller still holds it off with its own key. spec.online is the
-// user's: what a controller under test makes of it changes nothing of that, unless it
-// gives the host of a Machine back that is deleted (seed 003). Where no controller has
+// remediation controller still holds it off with its own key. Where no controller has
 // power over the hosts, none can be asked for it.
+//
+// It judges, too, each host that is off and that nothing holds off any more, by whether it
+// comes on in the time in which the power controller looks at every host and gives a command.
 type power struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[powerHost]
+	// patience is how long a host may stay off when nothing holds it off; 0 if the world
+	// doesn't know.
+	patience time.Duration
 }
 
 type powerHost struct {
@@ -34,20 +47,26 @@ type powerHost struct {
 	invariant.Demand
 	// edge is the last power edge.
 	edge history.Event
-	// leaving says that the host's Machine is being deleted.
-	leaving bool
-}
-
-// givenBack reports whether the host of a Machine that is deleted is given back.
-func (c *power) givenBack(e *history.Event) bool {
-	return invariant.Plays(e.Actor, c.roles.Deletion) && c.hosts.Of(e.Host).leaving
+	// held says that the remediation controller holds it, paused that its BareMetalHost is paused,
+	// and free is the event since which it is off and nothing keeps it so, or zero.
+	held, paused bool
+	free         history.Event
 }
 
 func (c *power) Observe(e *history.Event) *invariant.Violation {
 	c.Promise.Observe(e)
+	for i := range c.hosts.Hosts {
+		c.expire(&c.hosts.Hosts[i], e)
+	}
+	c.learn(e)
+	return c.Tell()
+}
+
+// learn takes in what has become of a host.
+func (c *power) learn(e *history.Event) {
 	switch {
 	case c.roles.Power == "":
-	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.Tested(e.Actor) && !c.givenBack(e):
+	case e.Host == "":
 	case e.Kind.Layer() == history.World:
 		h := c.hosts.Of(e.Host)
 		h.Body.Observe(e)
@@ -58,17 +77,45 @@ func (c *power) Observe(e *history.Event) *invariant.Violation {
 		case history.PowerOn:
 			h.edge = *e
 		}
+		c.let(h, e)
 	case e.Kind.Layer() == history.API:
 		h := c.hosts.Of(e.Host)
-		h.Demand.Observe(e)
-		switch e.Kind {
-		case history.MachineDeleting:
-			h.leaving = true
-		case history.MachineCreated, history.MachineDeleted:
-			h.leaving = false
+		h.Demand.Observe(e, &c.roles)
+		if set := e.Kind == history.AnnotationSet; set || e.Kind == history.AnnotationRemoved {
+			switch {
+			case e.Key == invariant.RemediationAnnotation:
+				h.held = set
+			case e.Key == invariant.PausedAnnotation && strings.HasPrefix(e.Object, "BareMetalHost/"):
+				h.paused = set
+			}
 		}
+		c.let(h, e)
 	}
-	return nil
+}
+
+// let notes whether, as from e, the host is off and nothing keeps it so. What a tenant wants of a
+// host is not in its BareMetalHost.
+func (c *power) let(h *powerHost, e *history.Event) {
+	switch {
+	case invariant.Plays(h.edge.Actor, c.roles.Tenancy), !h.Demand.On() || h.held || h.paused || !h.IsOff():
+		h.free = history.Event{}
+	case h.free.Kind == "" || e.Kind == history.PowerOff:
+		h.free = *e
+	}
+}
+
+// expire judges a host that has been let go for too long when e comes.
+func (c *power) expire(h *invariant.Entry[powerHost], e *history.Event) {
+	free := &h.State.free
+	if free.Kind == "" || c.patience == 0 || e.At-free.At <= c.patience || c.Found != nil {
+		return
+	}
+	lost := c.Lost(free.At, e.At, invariant.Parties{BMC: h.Name, First: c.roles.Power})
+	if e.At-free.At-lost <= c.patience {
+		return
+	}
+	c.Judged++
+	c.Breach(free, e, invariant.Clause(free)+", and nothing has kept "+h.Name+" off since; at "+invariant.Seconds(e.At)+" it was still off"+invariant.Beside(lost))
 }
 
 func (c *power) Lacks() iter.Seq[invariant.Lack] {

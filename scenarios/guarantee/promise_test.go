@@ -33,8 +33,8 @@ func TestPromises(t *testing.T) {
 	}{
 		"nothing holds it up":                  {[]history.Event{healed}, "violated: Machine/m1 was marked for deletion at 1.0 s and is still there; the faults were withdrawn at 70.0 s"},
 		"its host is cut off for good":         {[]history.Event{standsStill("host/worker-1"), healed}, "violated: Machine/m1 was marked for deletion at 1.0 s and is still there; the faults were withdrawn at 70.0 s"},
-		"its controller stands still":          {[]history.Event{standsStill("controller/deletion"), healed}, "unknown: never put to the test: a fault that lasts keeps it from coming true"},
-		"its BMC is dead for good":             {[]history.Event{standsStill("bmc/worker-1"), healed}, "unknown: never put to the test: a fault that lasts keeps it from coming true"},
+		"its controller stands still":          {[]history.Event{standsStill("controller/deletion"), healed}, "unknown: never put to the test: a fault that lasts keeps it from coming true, or a controller's own settings do"},
+		"its BMC is dead for good":             {[]history.Event{standsStill("bmc/worker-1"), healed}, "unknown: never put to the test: a fault that lasts keeps it from coming true, or a controller's own settings do"},
 		"another BMC is dead for good":         {[]history.Event{standsStill("bmc/worker-2"), healed}, "violated: Machine/m1 was marked for deletion"},
 		"the story waits for it":               {[]history.Event{vain("worker-1", history.MachineDeleted)}, "violated: Machine/m1 was marked for deletion at 1.0 s and is still there, and at 60.0 s the story had waited in vain for it"},
 		"it waits for it on any host":          {[]history.Event{vain("", history.MachineDeleted)}, "violated: Machine/m1 was marked for deletion"},
@@ -80,6 +80,36 @@ func TestYoungLacks(t *testing.T) {
 		}
 		if r := panel.Results(true)[0]; r.Verdict != want {
 			t.Errorf("off since %s: %s (%s), want %s", since, r.Verdict, r.Reason, want)
+		}
+	}
+}
+
+// TestOwnSettings: a Node that is away is cycled again by the settings of its remediation. A step,
+// or a run, that doesn't wait for so long says nothing against it.
+func TestOwnSettings(t *testing.T) {
+	for waited, want := range map[time.Duration]invariant.Verdict{2 * time.Minute: invariant.Unknown, 10 * time.Minute: invariant.Unknown, 11 * time.Minute: invariant.Violated} {
+		for _, end := range []history.Event{
+			{Kind: history.StepOverdue, Host: "worker-1", Value: string(history.NodeReady)},
+			{Kind: history.Healed},
+		} {
+			params := usual()
+			params.Hosts, params.Timings.Return = []string{"worker-1"}, 10*time.Minute
+			panel := invariant.NewPanel([]invariant.Invariant{nodeRestored}, All(), params)
+			end.At = 3*time.Second + waited
+			for _, e := range record([]history.Event{
+				{Kind: history.BootStarted, Host: "worker-1", Boot: "b1"}, {Kind: history.BootComplete, Host: "worker-1", Boot: "b1"},
+				{Kind: history.NodeCreated, Host: "worker-1", Object: "Node/worker-1", UID: "n1"}, {Kind: history.NodeReady, Host: "worker-1", Object: "Node/worker-1", UID: "n1"},
+				{Kind: history.RunStarted},
+				{At: 3 * time.Second, Kind: history.NodeDeleted, Host: "worker-1", Object: "Node/worker-1", UID: "n1", Actor: "remediation"},
+				end,
+				{At: end.At, Kind: history.Done},
+			}).Events() {
+				panel.Observe(&e)
+			}
+			r := panel.Results(true)[0]
+			if r.Verdict != want {
+				t.Errorf("%s after %s: %s: %s", end.Kind, waited, r.Verdict, r.Reason)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package guarantee
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -9,7 +10,7 @@ import (
 
 var statusTruthful = invariant.Invariant{
 	ID:    "status-truthful",
-	Claim: "While the BMC answers truthfully, status.poweredOn soon reflects the actual power state, and lastPoweredOn records each boot before it begins.",
+	Claim: "While the BMC answers truthfully, status.poweredOn soon reflects the actual power state, and keeps to it; lastPoweredOn records each boot before it begins, and none that never was; heldOffFor answers only of a host that is off; and no time of the status is in the future.",
 	Seed:  "000",
 	New: func(p invariant.Params) invariant.Checker {
 		return &reports{
@@ -18,6 +19,7 @@ var statusTruthful = invariant.Invariant{
 			hosts:      invariant.NewRoster[reportHost](p.Hosts),
 			Hindrances: p.Hindrances,
 			patience:   p.Timings.Steady + 2*p.Timings.Poll + p.Timings.Slack,
+			epoch:      p.Timings.Epoch,
 		}
 	},
 }
@@ -33,7 +35,13 @@ type reports struct {
 	roles    invariant.Roles
 	hosts    invariant.Roster[reportHost]
 	patience time.Duration
+	// epoch is the time of the run's start, zero if clocks can't be compared.
+	epoch time.Time
 }
+
+// contradictions is how often the status may contradict a fact that it has reported before: a
+// process that is taken over from may write once what it had read.
+const contradictions = 3
 
 type reportHost struct {
 	invariant.Body
@@ -44,6 +52,14 @@ type reportHost struct {
 	shown history.Event
 	// recorded says that the next boot is.
 	recorded bool
+	// last is the last record of a boot, and booted the last boot if it came after that.
+	last, booted history.Event
+	// edge is the last power edge, right that the status has reported it, and wrong how often it
+	// has reported the contrary after that, first at disputed.
+	edge     history.Event
+	right    bool
+	wrong    int
+	disputed history.Event
 	// The status is not true since an event, and should have been corrected from when
 	// nothing hindered that any more.
 	invariant.Lapse
@@ -61,9 +77,71 @@ func (c *reports) Observe(e *history.Event) *invariant.Violation {
 		c.forget()
 	}
 	if e.Host != "" {
-		c.judge(c.hosts.Of(e.Host), e)
+		h := c.hosts.Of(e.Host)
+		if c.roles.Powers(e.Actor) && !h.unmanaged && !h.paused {
+			c.said(h, e)
+		}
+		c.judge(h, e)
 	}
 	return c.Tell()
+}
+
+// said judges what the power controller says of a host by what is the case.
+func (c *reports) said(h *reportHost, e *history.Event) {
+	switch e.Kind {
+	case history.PowerReported:
+		c.contradicts(h, e)
+		return
+	case history.PendingRebootSince, history.LastPoweredOn, history.HeldOffFor:
+	default:
+		return
+	}
+	if e.Value == "" {
+		return
+	}
+	if h.Known() {
+		c.Judged++
+	}
+	off := !h.Known() || !h.On || h.told && !h.reported || c.Unaware(e, &h.edge) // or believed so, which is judged by itself
+	switch {
+	case e.Kind == history.HeldOffFor && !off:
+		c.Breach(&h.edge, e, invariant.Clause(e)+", though "+invariant.Clause(&h.edge))
+		return
+	case e.Kind == history.LastPoweredOn && !off && h.booted.Kind == "" && h.last.Kind != "":
+		c.Breach(&h.last, e, invariant.Clause(e)+", as at "+invariant.Seconds(h.last.At)+", and "+e.Host+" has not booted in between")
+		return
+	}
+	c.dated(h, e)
+}
+
+// dated judges a time in the status, as far as clocks can be compared.
+func (c *reports) dated(h *reportHost, e *history.Event) {
+	at, err := time.Parse(time.RFC3339Nano, e.Value)
+	switch {
+	case err != nil || c.epoch.IsZero(): // it is no time, or a clock of its own
+	case at.Sub(c.epoch) > e.At+invariant.Coarse:
+		c.Breach(e, e, invariant.Clause(e)+" as of "+e.Value+", which is still to come")
+	case e.Kind == history.LastPoweredOn && h.last.Kind != "" && e.Value < h.last.Value:
+		c.Breach(&h.last, e, invariant.Clause(e)+" as of "+e.Value+", which is before the boot that had been recorded at "+invariant.Seconds(h.last.At))
+	}
+}
+
+// contradicts judges a report by those that came before it: one that is true doesn't make it so.
+func (c *reports) contradicts(h *reportHost, e *history.Event) {
+	switch reported := e.Value == "true"; {
+	case !h.Known():
+	case reported == h.On:
+		h.right = true
+	case !h.right || c.Lost(e.At-c.patience, e.At, invariant.Parties{BMC: e.Host}) > 0 || c.Unaware(e, &h.edge) || c.Belated(e):
+	default:
+		if h.wrong++; h.wrong == 1 {
+			h.disputed = *e
+		}
+		if h.wrong > contradictions {
+			c.Judged++
+			c.Breach(&h.disputed, e, fmt.Sprintf("%s, for the %dth time since %s, and its power has not changed in between", invariant.Clause(e), h.wrong, invariant.Seconds(h.disputed.At)))
+		}
+	}
 }
 
 func (c *reports) judge(h *reportHost, e *history.Event) {
@@ -71,6 +149,12 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 	case history.World:
 		h.Body.Observe(e)
 		edge := e.Kind == history.PowerOn || e.Kind == history.PowerOff
+		if edge || e.Kind == history.BootStarted {
+			h.edge, h.right, h.wrong = *e, false, 0
+		}
+		if e.Kind == history.PowerOn || e.Kind == history.BootStarted {
+			h.booted = *e
+		}
 		if edge && h.told && h.On != h.reported {
 			h.Differ(e)
 		}
@@ -92,6 +176,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 			}
 		case history.LastPoweredOn:
 			h.shown, h.recorded = history.Event{}, true
+			h.last, h.booted = *e, history.Event{}
 		case history.ProvisioningState:
 			h.unmanaged = !invariant.Managed(e.Value)
 		case history.BareMetalHostDeleted:

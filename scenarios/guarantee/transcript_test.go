@@ -25,6 +25,7 @@ func usual() invariant.Params {
 		Timings: invariant.Timings{
 			HardOff: 300 * time.Millisecond, SoftOff: 3 * time.Second, SoftTimeout: 20 * time.Second, Command: 10 * time.Second,
 			Poll: 2 * time.Second, Steady: 20 * time.Second, Backoff: 5 * time.Second, Slack: 2 * time.Second, Safe: 30 * time.Second,
+			Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		},
 	}
 }
@@ -108,6 +109,8 @@ func (tr *transcript) line(line string) (err error) {
 				t.Silence, _ = time.ParseDuration(silence)
 				t.Hearing, _ = time.ParseDuration(hearing)
 			}
+		case "clocks": // differ
+			tr.params.Timings.Epoch = time.Time{}
 		case "skew":
 			tr.params.Timings.Skew, err = time.ParseDuration(value)
 		default:

@@ -200,6 +200,9 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 				sick.At = max(sick.At, c.anew)
 				c.InTime(c.patience(), c.Hindrances, c.on(), &sick, e)
 			}
+			if h.mark.Kind != "" && h.missing() != "" {
+				c.forgotten(h, e)
+			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
 			h.wentOff, h.perhaps = h.IsOff(), !h.Known()
@@ -230,8 +233,19 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	}
 	c.Judged++
 	h.dropped = *e
-	if h.missing() == "" {
+	switch what := h.missing(); {
+	case what == "":
 		h.mark = history.Event{}
+	case what == neverOff && !c.Unaware(e, &h.mark):
+		c.forgotten(h, e)
+	}
+}
+
+// forgotten judges a mark that was taken away although it has led to no fencing, by e: by that
+// itself, or by the next mark, with which nothing can come of it any more.
+func (c *rescues) forgotten(h *patient, e *history.Event) {
+	if t := c.targets.Of(e.Host); c.roles.Power != "" && !h.perhaps && !t.Paused && (h.consumer == "" || h.consumer == h.mark.Object) {
+		c.Breach(&h.mark, e, h.mark.Object+" was marked at "+invariant.Seconds(h.mark.At)+", "+h.dropped.Actor+" removed the mark at "+invariant.Seconds(h.dropped.At)+", and "+h.missing())
 	}
 }
 

@@ -15,9 +15,11 @@ const (
 	ExternalAnnotation    = "host.metal3.io/external-remediation"
 	PoweredOffAnnotation  = "remediation.metal3.io/powered-off-for-remediation"
 	PausedAnnotation      = "cluster.x-k8s.io/paused"
-	SkipAnnotation        = "cluster.x-k8s.io/skip-remediation"
-	PreDrainHook          = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
-	PreTerminateHook      = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+	// SkipDrainAnnotation is how a user keeps a Machine from being drained.
+	SkipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"
+	SkipAnnotation      = "cluster.x-k8s.io/skip-remediation"
+	PreDrainHook        = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+	PreTerminateHook    = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )
 
 // RebootRequest reports whether e changes a reboot annotation of a host, and
@@ -50,14 +52,15 @@ func Hard(value string) bool {
 	return false
 }
 
-// Takes reports whether an event takes something from a Machine.
+// Takes reports whether an event takes something from a Machine, or from the host that it has.
 func Takes(e *history.Event) bool {
 	switch e.Kind {
-	case history.NodeCordoned, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
-		history.MachineDeleted, history.BareMetalHostDeleted:
+	case history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
+		history.MachineDeleting, history.MachineDeleted, history.BareMetalHostDeleted, history.ProvisioningState, history.HostConsumer:
 		return true
-	case history.HostConsumer:
-		return e.Value == ""
+	case history.AnnotationSet:
+		_, reboot := RebootRequest(e)
+		return reboot
 	case history.OnlineWanted:
 		return e.Value == "false"
 	}
@@ -222,13 +225,23 @@ type Demand struct {
 	// Holds are keyed reboot annotations of others than the remediation
 	// controller, whose hold is part of what is tested.
 	Holds []string
+	// Leaving says that the host's Machine is being deleted.
+	Leaving bool
 }
 
-// Observe takes in an event of this host.
-func (d *Demand) Observe(e *history.Event) {
+// Observe takes in an event of this host. Spec.online is the user's: what a controller under test
+// makes of it changes nothing, unless it gives back the host of a Machine that is deleted (seed
+// 003).
+func (d *Demand) Observe(e *history.Event, roles *Roles) {
 	switch e.Kind {
+	case history.MachineDeleting:
+		d.Leaving = true
+	case history.MachineCreated, history.MachineDeleted:
+		d.Leaving = false
 	case history.OnlineWanted:
-		d.Offline = e.Value == "false"
+		if !roles.Tested(e.Actor) || d.Leaving && e.Value == "false" && Plays(e.Actor, roles.Deletion) {
+			d.Offline = e.Value == "false"
+		}
 	case history.ProvisioningState:
 		d.Unmanaged = !Managed(e.Value)
 	case history.BareMetalHostDeleted:
@@ -261,7 +274,7 @@ func Without(list []string, s string) []string {
 
 // KeepsOff reports whether an annotation of a Machine keeps controllers from it.
 func KeepsOff(e *history.Event) bool {
-	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation ||
+	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation || e.Key == SkipDrainAnnotation ||
 		strings.HasPrefix(e.Key, PreDrainHook) || strings.HasPrefix(e.Key, PreTerminateHook))
 }
 

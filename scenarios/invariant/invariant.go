@@ -117,6 +117,8 @@ type Timings struct {
 	// power is to change, Steady how often otherwise, and Backoff the longest time
 	// between attempts that fail.
 	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
+	// Kinds are the kinds of the world's own objects; without any, all are.
+	Kinds []string
 	// StandIns are the controllers that the world has in the place of Kubernetes' own. They are
 	// not under test.
 	StandIns []string
@@ -133,6 +135,10 @@ type Timings struct {
 	// Missing is for how long the health check lets a Machine be without a Node, at least,
 	// whose Node was deleted; 0 if the world doesn't know.
 	Missing time.Duration
+	// Return is how long a Node that was remediated may stay away, by the remediation's own
+	// settings, until its host is cycled again; 0 if that never happens, or the world doesn't
+	// know.
+	Return time.Duration
 	// CoolDown is how long the health check marks no Machine after more Machines were unhealthy
 	// than it acts on.
 	CoolDown time.Duration
@@ -144,6 +150,9 @@ type Timings struct {
 	// known. The observers are the API server's and one for each host. It is 0
 	// in the simulator.
 	Skew time.Duration
+	// Epoch is the time at which the run started, by the clock of its controllers; zero if the
+	// world doesn't know, or a step sets a clock.
+	Epoch time.Time
 	// Quiet is how long a run goes on after nothing has been missing any more, so
 	// that every timer of the controllers comes round.
 	Quiet time.Duration

@@ -16,8 +16,9 @@ type Harm struct {
 	// the event that allows it, by the first of them, or 0.
 	By      []string
 	Because int
-	// NoPart says that its author plays no part in the story.
-	NoPart bool
+	// NoPart says that its author plays no part in the story, and Unlisted that no row of the table
+	// of writes has it, so that no guarantee is known to look at it.
+	NoPart, Unlisted bool
 }
 
 // HarmKind is a kind of harm: the events that show it, and the guarantee that judges it.
@@ -31,18 +32,27 @@ type HarmKind struct {
 // most.
 var HarmKinds = []HarmKind{
 	{"a host was powered off", kindIs(history.PowerOff), "no-false-fence"},
+	{"a host was powered on", kindIs(history.PowerOn), "online-respected"},
 	{"a Node was deleted", kindIs(history.NodeDeleted), "fenced-before-release"},
+	{"a Node was to be deleted", kindIs(history.NodeDeleting), "fenced-before-release"},
 	{"a Node was cordoned", kindIs(history.NodeCordoned), "bystanders-spared"},
 	{"a Pod was evicted", kindIs(history.PodTerminating), "bystanders-spared"},
 	{"a Pod was ended", kindIs(history.PodDeleted), "fenced-before-release"},
-	{"a host was given away", func(e *history.Event) bool { return e.Kind == history.HostConsumer && e.Value == "" }, "bystanders-spared"},
+	{"a host was given away", kindIs(history.HostConsumer), "bystanders-spared"},
+	{"a host was deprovisioned", kindIs(history.ProvisioningState), "bystanders-spared"},
+	{"a host was wanted on", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "true" }, "online-respected"},
 	{"a tenant's host was given back", kindIs(history.HostReleased), "fenced-before-release"},
 	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, "bystanders-spared"},
+	{"a Machine was to be deleted", kindIs(history.MachineDeleting), "bystanders-spared"},
 	{"a Machine was deleted", kindIs(history.MachineDeleted), "bystanders-spared"},
 	{"a BareMetalHost was deleted", kindIs(history.BareMetalHostDeleted), "bystanders-spared"},
 	{"a Machine was marked for remediation", func(e *history.Event) bool {
 		return e.Kind == history.AnnotationSet && e.Key == ExternalAnnotation
 	}, "no-false-fence"},
+	{"a host was asked to go off", func(e *history.Event) bool {
+		_, reboot := RebootRequest(e)
+		return reboot && e.Kind == history.AnnotationSet
+	}, "bystanders-spared"},
 	{"a boot was to be fenced", kindIs(history.FenceRequested), "no-false-fence"},
 	{"a fencing was called over", kindIs(history.FenceEnded), "safe-time-kept"},
 	{"a mark or a request was taken away", func(e *history.Event) bool {
@@ -60,7 +70,9 @@ func kindIs(kind history.Kind) func(*history.Event) bool {
 // ledger records every harm done by a process under test, with the guarantees that ruled on it,
 // and whether there was any such process.
 type ledger struct {
-	roles  Roles
+	roles Roles
+	// kinds names the kinds of the world's own objects.
+	kinds  []string
 	resets map[string]*Resets
 	harms  []Harm
 	// up holds the processes under test that are up, and still those that stand still.
@@ -72,7 +84,7 @@ type ledger struct {
 }
 
 func newLedger(p Params) ledger {
-	return ledger{roles: p.Roles, resets: make(map[string]*Resets), up: make(map[string]bool), still: make(map[string]bool)}
+	return ledger{roles: p.Roles, kinds: p.Timings.Kinds, resets: make(map[string]*Resets), up: make(map[string]bool), still: make(map[string]bool)}
 }
 
 // attend notes which processes under test run, and for how long.
@@ -137,6 +149,9 @@ func (l *ledger) observe(e *history.Event, checkers []Checker, ids []string) {
 			l.add(e, h.What, h.Judge, checkers, ids)
 			return
 		}
+	}
+	if l.roles.Tested(e.Actor) && l.unlisted(e) {
+		l.harms = append(l.harms, Harm{Event: *e, What: "something was done that no row of the table of writes has", Unlisted: true})
 	}
 }
 

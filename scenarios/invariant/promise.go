@@ -39,6 +39,8 @@ type Lack struct {
 	Host  string
 	Comes []history.Kind
 	On    Parties
+	// Within is how long those who have to bring it may wait by their own settings.
+	Within time.Duration
 }
 
 // Promising is a checker with a liveness side.
@@ -67,6 +69,8 @@ func (p *Promise) owed(lacks iter.Seq[Lack], age time.Duration) (first Lack, exc
 		switch {
 		case p.lastsOn(l.On):
 			excused++
+		case l.Since != nil && p.now-l.Since.At <= l.Within:
+			excused++
 		case l.Since != nil && p.now-l.Since.At < age:
 		case first.Sentence == "" || first.Blind && !l.Blind:
 			first = l
@@ -87,7 +91,7 @@ func overdue(c Promising, e *history.Event) *Violation {
 	p := c.Promised()
 	for l := range c.Lacks() {
 		if l.Blind || l.Since == nil || !slices.Contains(l.Comes, history.Kind(e.Value)) || e.Host != "" && l.Host != "" && e.Host != l.Host ||
-			p.inForce(e.At, l.On) {
+			p.inForce(e.At, l.On) || e.At-l.Since.At <= l.Within {
 			continue
 		}
 		p.Judged++
@@ -129,7 +133,7 @@ func (p *Promise) ConcludeAfterHealing(complete bool, lacks iter.Seq[Lack], unte
 		}
 		result.Verdict, result.Reason, result.Violation = Violated, v.Sentence, v
 	case result.Verdict == Held && excused > 0 && result.Judged <= result.Excused:
-		result = p.Unknown("never put to the test: a fault that lasts keeps it from coming true")
+		result = p.Unknown("never put to the test: a fault that lasts keeps it from coming true, or a controller's own settings do")
 		result.Excused = result.Judged
 	}
 	return result

@@ -73,6 +73,36 @@ func (r *Roles) Agent(actor string) bool {
 	return false
 }
 
+// Powers, Remediates, Checks and Deletes report whether an actor plays that part.
+func (r *Roles) Powers(actor string) bool { return Plays(actor, r.Power) }
+
+// Remediates is like Powers.
+func (r *Roles) Remediates(actor string) bool { return Plays(actor, r.Remediation) }
+
+// Checks is like Powers.
+func (r *Roles) Checks(actor string) bool { return Plays(actor, r.HealthCheck) }
+
+// Deletes is like Powers.
+func (r *Roles) Deletes(actor string) bool { return Plays(actor, r.Deletion) }
+
+// In reports whether an actor plays the part of this name, one of Parts.
+func (r *Roles) In(part, actor string) bool {
+	switch part {
+	case "power":
+		return r.Powers(actor)
+	case "remediation":
+		return r.Remediates(actor)
+	case "healthcheck":
+		return r.Checks(actor)
+	case "deletion":
+		return r.Deletes(actor)
+	case "tenancy":
+		return Plays(actor, r.Tenancy)
+	default:
+		return part == "fencer" && r.Agent(actor)
+	}
+}
+
 // Tested reports whether an actor is a process under test.
 func (r *Roles) Tested(actor string) bool {
 	central := r.central()

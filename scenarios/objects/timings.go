@@ -7,6 +7,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/controllers/remediation"
 	"github.com/fencelab/fencelab/controllers/watchdog"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -22,6 +23,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	t := spec.Topology.Timings
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
 	for i := range kinds {
+		timings.Kinds = append(timings.Kinds, kinds[i].GVK.Kind)
 		if kinds[i].Obstacle {
 			timings.Obstacles = append(timings.Obstacles, kinds[i].GVK.Kind)
 		}
@@ -55,6 +57,9 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		}
 		if s, ok := c.Settings.(*watchdog.Settings); ok {
 			timings.Silence, timings.Hearing = s.AnswerWithin.Duration, s.Interval.Duration+s.RequestTimeout.Duration
+		}
+		if s, ok := c.Settings.(*remediation.Settings); ok && s.KeepMarkUntilNodeReturns {
+			timings.Return = s.NodeTimeout.Duration + timings.Boot + slack
 		}
 		if s, ok := c.Settings.(*healthcheck.Settings); ok {
 			timings.CoolDown = s.CoolDown.Duration

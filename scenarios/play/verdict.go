@@ -84,9 +84,12 @@ func (o *Outcome) promised(r invariant.Result) bool {
 func (o *Outcome) sayUnjudged() string {
 	h := &o.Unjudged[0]
 	reason := fmt.Sprintf("%s at %s (event %d) by %s, and no guarantee has ruled on that", h.Event.Phrase(), history.Seconds(h.Event.At), h.Event.Seq, h.Event.Actor)
-	if h.NoPart {
+	switch {
+	case h.Unlisted:
+		reason += ": no row of scenarios/invariant/writes.go has it; add one with the guarantee that rules on it, or with why none need"
+	case h.NoPart:
 		reason += fmt.Sprintf(": %s would, but nobody knows which part %s plays; give it plays: PART in spec.controllers", h.Judge, h.Event.Actor)
-	} else {
+	default:
 		reason += fmt.Sprintf(": %s would look at it", h.Judge)
 	}
 	if more := len(o.Unjudged) - 1; more > 0 {
