@@ -15,7 +15,7 @@ var annotationsCleared = invariant.Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), within: p.Timings.Return, offline: map[string]bool{}, consumer: map[string]string{}}
+		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), within: p.Timings.Return, away: map[string]bool{}, offline: map[string]bool{}, consumer: map[string]string{}}
 	},
 }
 
@@ -24,8 +24,9 @@ var annotationsCleared = invariant.Invariant{
 // stays while spec.online is false (seed 000).
 type annotations struct {
 	invariant.Promise
-	// within is how long a mark may stay of a Machine whose Node is away.
+	// within is how long a mark may stay on a Machine whose Node is away.
 	within  time.Duration
+	away    map[string]bool // hosts, while their Node is deleted or not Ready
 	offline map[string]bool
 	left    []history.Event // the AnnotationSet of each, oldest first
 	// consumer is the user of each host by its own word, as Kind/name. Nobody answers the mark of
@@ -38,6 +39,10 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	switch e.Kind {
 	case history.HostConsumer:
 		c.consumer[e.Host] = e.Value
+	case history.NodeDeleted, history.NodeNotReady:
+		c.away[e.Host] = true
+	case history.NodeReady:
+		c.away[e.Host] = false
 	case history.OnlineWanted:
 		c.offline[e.Host] = e.Value == "false"
 	case history.AnnotationSet:
@@ -75,9 +80,9 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 			if e.Key == invariant.RebootAnnotation && c.offline[e.Host] || e.Key == invariant.ExternalAnnotation && user != "" && user != e.Object {
 				continue
 			}
-			within := c.within
-			if !strings.HasPrefix(e.Object, "Machine/") {
-				within = 0
+			var within time.Duration
+			if strings.HasPrefix(e.Object, "Machine/") && c.away[e.Host] {
+				within = c.within
 			}
 			if !yield(invariant.Lack{
 				Within: within, Sentence: e.Key + " is still on " + e.Object + ", where it was set at " + invariant.Seconds(e.At), Since: e,

@@ -57,7 +57,8 @@ func TestWritesWithoutARow(t *testing.T) {
 		event    history.Event
 		unlisted bool
 	}{
-		{effect("worker-1.poisonpill", "patch NodeFence/worker-2"), true},
+		{effect("worker-1.poisonpill", "patch NodeFence/worker-2"), false},
+		{effect("worker-1.poisonpill", "create Pod/a"), true},
 		{effect("worker-1.poisonpill", "create NodeFence/worker-2"), false},
 		{effect("remediation", "create NodeFence/worker-2"), true},
 		{effect("remediation-2", "delete Node/worker-2"), false},

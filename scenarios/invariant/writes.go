@@ -55,6 +55,7 @@ var Requests = []Request{
 	{"fencer", "delete Pod", "fenced-before-release", "as its Node"},
 	{"fencer", "evict Pod", "bystanders-spared", "the Machine is marked, or the boot is to be fenced"},
 	{"fencer", "create NodeFence", "no-false-fence", "the Machine is marked"},
+	{"fencer", "patch NodeFence", "node-restored", "it renews the backup of a Node that it is about to delete"},
 	{"fencer", "delete NodeFence", "safe-time-kept", "the boot that it names is over"},
 	{"tenancy", "bmc On", "online-respected", "the tenant wants the host on"},
 	{"tenancy", "bmc ForceOn", "online-respected", "as On"},
