@@ -347,7 +347,7 @@ func sickMachine(t *testing.T, admin client.Client, address string) *clusterv1.M
 	check.Spec.ClusterName = "c"
 	check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
 	check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To(int32(60))},
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To(int32(5))},
 	}
 	must(t, admin.Create(t.Context(), check))
 	return machine

@@ -218,7 +218,8 @@ func (r *Reconciler) firstLook(now time.Time) time.Time {
 	return r.began
 }
 
-// since is when this process saw s first: one that starts counts anew.
+// since returns when this process saw s first, which is now if it had not: one that starts counts
+// anew.
 func (r *Reconciler) since(s sight, now time.Time) time.Time {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -316,7 +317,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
-	others, err := readOthers(ctx, reader, r.Steady.Now(), r.Clock.Now())
+	others, err := r.readOthers(ctx, reader)
 	if err != nil {
 		return nil, err
 	}
@@ -356,6 +357,8 @@ type others struct {
 	// asked is when the Nodes were asked for: what is read next may be late, and a condition
 	// has lasted no longer than it had then. Wall was the time on the clock then.
 	asked, wall time.Time
+	// answered is when the Nodes were known: a condition that is new may be as young as that.
+	answered time.Time
 	// began is when this process looked first.
 	began time.Time
 	nodes map[string]*corev1.Node
@@ -365,12 +368,13 @@ type others struct {
 	power map[string]*api.ProvisionStatus
 }
 
-func readOthers(ctx context.Context, reader client.Reader, now, wall time.Time) (others, error) {
+func (r *Reconciler) readOthers(ctx context.Context, reader client.Reader) (others, error) {
+	o := others{asked: r.Steady.Now(), wall: r.Clock.Now()}
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return others{}, fmt.Errorf("list the Nodes: %w", err)
 	}
-	o := others{asked: now, wall: wall, nodes: make(map[string]*corev1.Node, len(nodes.Items))}
+	o.answered, o.nodes = r.Steady.Now(), make(map[string]*corev1.Node, len(nodes.Items))
 	for i := range nodes.Items {
 		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
@@ -424,7 +428,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 			t.deadline = later(started, later(o.lastStart(t.machine, now), r.lastMark(t.machine)).Add(startup))
 		}
 	default:
-		t.deadline = r.sickUntil(check, t.machine, node, now)
+		t.deadline = r.sickUntil(check, t.machine, node, o.answered)
 		if s.Sick = !t.deadline.IsZero(); s.Sick && t.deadline.Before(started) {
 			t.deadline = started
 		}

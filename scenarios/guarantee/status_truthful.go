@@ -52,6 +52,8 @@ type reportHost struct {
 	shown history.Event
 	// recorded says that the next boot is.
 	recorded bool
+	// foreign says that another than the power controller has written a time, by which it may go.
+	foreign bool
 	// last is the last record of a boot, and booted the last boot if it came after that.
 	last, booted history.Event
 	// edge is the last power edge, right that the status has reported it, and wrong how often it
@@ -80,6 +82,8 @@ func (c *reports) Observe(e *history.Event) *invariant.Violation {
 		h := c.hosts.Of(e.Host)
 		if c.roles.Powers(e.Actor) && !h.unmanaged && !h.paused {
 			c.said(h, e)
+		} else if e.Kind == history.LastPoweredOn || e.Kind == history.PendingRebootSince {
+			h.foreign = h.foreign || e.Value != "" && e.At > 0
 		}
 		c.judge(h, e)
 	}
@@ -118,7 +122,7 @@ func (c *reports) said(h *reportHost, e *history.Event) {
 func (c *reports) dated(h *reportHost, e *history.Event) {
 	at, err := time.Parse(time.RFC3339Nano, e.Value)
 	switch {
-	case err != nil || c.epoch.IsZero(): // it is no time, or a clock of its own
+	case err != nil || c.epoch.IsZero() || h.foreign: // it is no time, or of a clock of its own
 	case at.Sub(c.epoch) > e.At+invariant.Coarse:
 		c.Breach(e, e, invariant.Clause(e)+" as of "+e.Value+", which is still to come")
 	case e.Kind == history.LastPoweredOn && h.last.Kind != "" && e.Value < h.last.Value:
