@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -63,26 +64,27 @@ func (p *Promise) Observe(e *history.Event) {
 }
 
 // owed returns the first lack that is old enough and that nothing excuses, a certain one before
-// one that may be none; and how many are excused for good.
-func (p *Promise) owed(lacks iter.Seq[Lack], age time.Duration) (first Lack, excused int) {
+// one that may be none; the first that somebody's own settings give longer than it has lasted; and
+// how many are excused for good.
+func (p *Promise) owed(lacks iter.Seq[Lack], age time.Duration) (first, early Lack, excused int) {
 	for l := range lacks {
 		switch {
 		case p.lastsOn(l.On):
 			excused++
-		case l.Since != nil && p.now-l.Since.At <= l.Within:
-			excused++
 		case l.Since != nil && p.now-l.Since.At < age:
+		case l.Since != nil && p.now-l.Since.At <= l.Within:
+			early = l
 		case first.Sentence == "" || first.Blind && !l.Blind:
 			first = l
 		}
 	}
-	return first, excused
+	return first, early, excused
 }
 
 // Owing implements Checker.Pending.
 func (p *Promise) Owing(lacks iter.Seq[Lack]) string {
-	first, _ := p.owed(lacks, 0)
-	return first.Sentence
+	first, early, _ := p.owed(lacks, 0)
+	return cmp.Or(first.Sentence, early.Sentence)
 }
 
 // overdue breaks a claim whose lack the story has waited for in vain, as e reports, unless
@@ -108,7 +110,7 @@ func (p *Promise) ConcludeAfterHealing(complete bool, lacks iter.Seq[Lack], unte
 	if p.lasting() {
 		age = p.patience
 	}
-	missing, excused := p.owed(lacks, age)
+	missing, early, excused := p.owed(lacks, age)
 	result := p.Conclude(complete, untested)
 	result.Excused += excused
 	switch {
@@ -132,8 +134,10 @@ func (p *Promise) ConcludeAfterHealing(complete bool, lacks iter.Seq[Lack], unte
 			v.Margin = v.Second.At - v.First.At
 		}
 		result.Verdict, result.Reason, result.Violation = Violated, v.Sentence, v
+	case result.Verdict == Held && early.Sentence != "":
+		return p.Unknown(early.Sentence + ", and a controller's own settings give that longer than the run has lasted")
 	case result.Verdict == Held && excused > 0 && result.Judged <= result.Excused:
-		result = p.Unknown("never put to the test: a fault that lasts keeps it from coming true, or a controller's own settings do")
+		result = p.Unknown("never put to the test: a fault that lasts keeps it from coming true")
 		result.Excused = result.Judged
 	}
 	return result
