@@ -31,9 +31,8 @@ type licence struct {
 	deeds []history.Kind
 }
 
-// vacates are the deeds that empty a Node and take it away, fences those that have its host go off
-// as well, by a request, and retires those that take all away
-// that a Machine has.
+// The deeds of licences: vacates empties a Node and takes it away, fences also asks its host to go
+// off, and retires takes away all that a Machine has.
 var (
 	vacates = []history.Kind{history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted}
 	retires = append(slices.Clip(vacates), history.AnnotationSet, history.HostConsumer, history.OnlineWanted, history.MachineDeleted)
