@@ -33,6 +33,9 @@ const (
 	// stories speak of.
 	holdKey        = api.DeletionRebootKey
 	holdAnnotation = api.RebootAnnotation + "/" + holdKey
+	// releasedAnnotation has the UID of the HostMachine that gave the host back last. It is written
+	// with the release itself, so that a release whose answer got lost is known to be done.
+	releasedAnnotation = "hostmachine.fencelab.dev/released"
 )
 
 // provider is a provider of infrastructure as Cluster API wants one. Its HostMachines
@@ -164,6 +167,9 @@ func (p *provider) release(ctx context.Context, infra *HostMachine) error {
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
+	if err == nil && host.Annotations[releasedAnnotation] == string(infra.UID) {
+		return p.let(ctx, infra)
+	}
 	if err != nil || host.Spec.ConsumerRef == nil || host.Spec.ConsumerRef.Name != infra.Name {
 		return p.unlessNodeless(ctx, infra)
 	}
@@ -175,7 +181,7 @@ func (p *provider) release(ctx context.Context, infra *HostMachine) error {
 		return nil // it is not known to be off for this very request
 	}
 	err = p.patch(ctx, &host, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{holdAnnotation: nil}, "resourceVersion": host.ResourceVersion},
+		"metadata": map[string]any{"annotations": map[string]any{holdAnnotation: nil, releasedAnnotation: infra.UID}, "resourceVersion": host.ResourceVersion},
 		"spec":     map[string]any{"online": false, "consumerRef": nil},
 	})
 	if err != nil {
