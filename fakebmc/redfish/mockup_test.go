@@ -350,8 +350,8 @@ func TestNoMockup(t *testing.T) {
 	}
 }
 
-// TestTargetIsResource: a tree that has a resource at the target of an action shows it there, and the
-// action works.
+// TestTargetIsResource: a tree that has a resource at the target of an action shows it there, and
+// the action works.
 func TestTargetIsResource(t *testing.T) {
 	dir := mockupDir(t, "baseboard")
 	var tree struct{ Actions map[string]struct{ Target string } }
