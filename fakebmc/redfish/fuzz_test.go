@@ -82,7 +82,7 @@ func FuzzMockup(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
-		f.Add(aims.ReplaceAll(data, []byte(`"target":"/redfish/v1/"`))) // which is a resource
+		f.Add(aims.ReplaceAll(data, []byte(`"target":"/redfish/v1/"`)))                           // which is a resource
 		f.Add(bytes.ReplaceAll(data, []byte("#Processor.v1_6_0.Processor"), []byte("Processor"))) // which names no schema
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

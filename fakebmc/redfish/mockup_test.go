@@ -354,7 +354,9 @@ func TestNoMockup(t *testing.T) {
 // the action works.
 func TestTargetIsResource(t *testing.T) {
 	dir := mockupDir(t, "baseboard")
-	var tree struct{ Actions map[string]struct{ Target string } }
+	var tree struct {
+		Actions map[string]struct{ Target string }
+	}
 	for _, of := range []string{"Systems/System_0", "Managers/BMC_0"} {
 		data, err := os.ReadFile(filepath.Join(dir, v1, of, "index.json"))
 		if err == nil {
