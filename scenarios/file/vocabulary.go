@@ -34,7 +34,7 @@ type Vocabulary struct {
 	// Worlds are the known worlds, nil if unknown, and Needs finds the demands of a plan on one.
 	Worlds []scenarios.Capabilities
 	Needs  scenarios.Needs
-	// Strategies are those of searches, and whether each ends by itself; nil if unknown.
+	// Strategies says of each strategy of searches whether it ends by itself; nil if unknown.
 	Strategies map[string]bool
 	// Requests describes the requests of modules, by their kinds: stories need not repeat them.
 	Requests map[string]scenarios.Request
