@@ -83,9 +83,9 @@ func TestIndependence(t *testing.T) {
 }
 
 // TestAudit: a class whose footprint is empty is found in a story, and the steps are named. The
-// story is one whose first pairs show it: behind how many steps is where the search begins. Of two
-// classes the catalogue has no such pair: a turn in an election only renews, and an agent's request
-// to another one waits alone.
+// story is one whose first pairs show it: behind how many steps is where the search begins. The
+// catalogue has no such pair for two classes: a turn in an election only renews, and an agent's
+// request to another one waits alone.
 func TestAudit(t *testing.T) {
 	s, err := New()
 	if err != nil {
