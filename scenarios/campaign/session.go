@@ -32,8 +32,8 @@ type Session struct {
 	// Bare makes a world that keeps no evidence. A run whose evidence is not looked at is played in
 	// one; nil has every run played with its evidence.
 	Bare func() play.Backend
-	// Early, which may be nil, has the plans of a suite played ahead of their turn, by PlayEarly. It
-	// returns a function that waits for the result of the next one.
+	// Early, which may be nil, has the plans of a suite played ahead of their turn, by PlayEarly.
+	// It returns a function that waits for the result of the next one.
 	Early func(ctx context.Context, plans []*scenarios.Plan) (take func() Played)
 	// Another makes a world like that of a run, to play a plan like its own in; nil in the
 	// lab, where no run is like another.
