@@ -124,7 +124,7 @@ func vocabulary() file.Vocabulary {
 		},
 		Fault:      func() any { return new(faultRule) },
 		Strategies: map[string]bool{"orders": true, "random": false},
-		Values: map[history.Kind][]string{history.BMCCommand: {"On", "ForceOff", "GracefulShutdown"}},
+		Values:     map[history.Kind][]string{history.BMCCommand: {"On", "ForceOff", "GracefulShutdown"}},
 		Worlds: []scenarios.Capabilities{
 			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything", scenarios.FeaturePrograms: "a program keeps the machine's time"}},
 			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{
