@@ -538,7 +538,7 @@ var operations = []operation{
 			}
 		},
 	}),
-	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, everybody, of[OutageOp]{
+	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, (*OutageOp).hinders, of[OutageOp]{
 		text: func(o *OutageOp) string {
 			if o.Hang {
 				return "API outage: requests hang"

@@ -1,8 +1,9 @@
 package guarantee
 
-import "github.com/fencelab/fencelab/scenarios/invariant"
-
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
 
 var atMostOne = invariant.Invariant{
 	ID:    "at-most-one",
@@ -17,7 +18,8 @@ var atMostOne = invariant.Invariant{
 }
 
 // copies judges every WorkloadStarted. A process ends when it is seen to stop or
-// when its boot ends; while its host is not observed it may run on.
+// when its boot ends; while its host is not observed it may run on. A user who deletes the Pod of
+// one that runs, or its Node, releases it: no controller keeps the next copy from starting then.
 type copies struct {
 	invariant.Ruling
 	hosts   invariant.Roster[invariant.Body]
@@ -31,18 +33,43 @@ type copies struct {
 	unseen int
 }
 
-// placed is a process of the exclusive workload on a host.
+// placed is a process of the exclusive workload on a host. Nodeless is a user's deletion of the
+// host's Node, until there is another, and released the user's deed that its Pod is gone for.
 type placed struct {
 	host, boot string
 	process
+	nodeless, released history.Event
 }
 
 func (c *copies) Observe(e *history.Event) *invariant.Violation {
 	c.Ripen(e.At)
-	if e.Host != "" && e.Kind.Layer() == history.World {
+	switch layer := e.Kind.Layer(); {
+	case e.Host == "":
+	case layer == history.World:
 		c.judge(e)
+	case layer == history.API:
+		c.released(e)
 	}
 	return c.Tell()
+}
+
+// released takes in what becomes of the Nodes and Pods of the processes that run.
+func (c *copies) released(e *history.Event) {
+	for i := range c.running {
+		p := &c.running[i]
+		switch {
+		case p.host != e.Host:
+		case e.Kind == history.NodeCreated:
+			p.nodeless = history.Event{}
+		case e.Kind == history.NodeDeleted && invariant.ByUser(e):
+			p.nodeless = *e
+		case e.Kind != history.PodDeleted || p.uid != e.UID:
+		case invariant.ByUser(e):
+			p.released = *e
+		default:
+			p.released = p.nodeless
+		}
+	}
 }
 
 func (c *copies) judge(e *history.Event) {
@@ -120,6 +147,11 @@ func (c *copies) start(e *history.Event, boot string) {
 		if p.host == e.Host {
 			while = "another copy still ran there"
 		}
+		if p.released.Kind != "" {
+			c.Judged--
+			c.SetAside(e, "a user had released it while "+while+": "+invariant.Clause(&p.released))
+			continue
+		}
 		c.Accuse(invariant.Cause{Host: p.host, Thing: p.object}, &p.event, e, while)
 	}
 	if len(c.running) == 0 && c.over.object == e.Object && c.over.host != e.Host {
@@ -139,7 +171,7 @@ func (c *copies) start(e *history.Event, boot string) {
 	if c.unseen > 0 {
 		c.Suspend(e, " while another host was not observed")
 	}
-	c.running = append(c.running, placed{e.Host, boot, process{e.Object, e.UID, *e}})
+	c.running = append(c.running, placed{host: e.Host, boot: boot, process: process{e.Object, e.UID, *e}})
 }
 
 func (c *copies) Finish(complete bool) invariant.Result {
