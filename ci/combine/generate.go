@@ -215,7 +215,7 @@ func stories() []story {
 		s := &sets[i]
 		for reached := range s.phases {
 			for _, op := range s.operations() {
-				for _, beside := range [...]int{0, 1, (len(s.phases) + 1) / 2} { // alone, as it begins, and half-way
+				for beside := range s.phases { // alone, and beside a second host in each phase but the first
 					all = append(all, s.story(s.steps(reached, "worker-1"), op, beside))
 				}
 			}

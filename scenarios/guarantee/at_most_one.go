@@ -1,6 +1,8 @@
 package guarantee
 
 import (
+	"time"
+
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -12,18 +14,24 @@ var atMostOne = invariant.Invariant{
 	New: func(p invariant.Params) invariant.Checker {
 		return &copies{
 			Ruling: invariant.Ruling{ID: "at-most-one", Skew: p.Timings.Skew},
-			hosts:  invariant.NewRoster[invariant.Body](p.Hosts),
+			hosts:  invariant.NewRoster[cutOff](p.Hosts),
+			agents: len(p.Roles.Fencers) > 0 && p.Timings.Watchdog > 0,
+			resets: p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + p.Timings.Slack,
 		}
 	},
 }
 
 // copies judges every WorkloadStarted. A process ends when it is seen to stop or
 // when its boot ends; while its host is not observed it may run on. A user who deletes the Pod of
-// one that runs, or its Node, releases it: no controller keeps the next copy from starting then.
+// one that runs, or its Node, releases it: no controller keeps the next copy from starting then,
+// unless an agent should have let its host be reset by now.
 type copies struct {
 	invariant.Ruling
-	hosts   invariant.Roster[invariant.Body]
+	hosts   invariant.Roster[cutOff]
 	running []placed
+	// agents says that hosts which are cut off are reset, and resets how long that takes at most.
+	agents bool
+	resets time.Duration
 	// ended are the ends of the recent past, kept only for as long as their order
 	// with a start is not known.
 	ended []placed
@@ -31,6 +39,12 @@ type copies struct {
 	over placed
 	// unseen counts the hosts whose state became unknown in a gap.
 	unseen int
+}
+
+// cutOff is a host, and since when it has no network.
+type cutOff struct {
+	invariant.Body
+	since history.Event
 }
 
 // placed is a process of the exclusive workload on a host. Nodeless is a user's deletion of the
@@ -73,7 +87,13 @@ func (c *copies) released(e *history.Event) {
 }
 
 func (c *copies) judge(e *history.Event) {
-	b := c.hosts.Of(e.Host)
+	h := c.hosts.Of(e.Host)
+	b := &h.Body
+	if whole := e.From == "" && e.To == ""; e.Kind == history.LinkCut && whole && h.since.Kind == "" {
+		h.since = *e
+	} else if e.Kind == history.LinkRestored && whole {
+		h.since = history.Event{}
+	}
 	was := lapsed(b)
 	gone := b.Observe(e)
 	if is := lapsed(b); is && !was {
@@ -147,7 +167,8 @@ func (c *copies) start(e *history.Event, boot string) {
 		if p.host == e.Host {
 			while = "another copy still ran there"
 		}
-		if p.released.Kind != "" {
+		cut := &c.hosts.Of(p.host).since
+		if due := c.agents && cut.Kind != "" && e.At-cut.At > c.resets; p.released.Kind != "" && !due {
 			c.Judged--
 			c.SetAside(e, "a user had released it while "+while+": "+invariant.Clause(&p.released))
 			continue

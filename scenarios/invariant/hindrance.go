@@ -319,6 +319,13 @@ func (h *Hindrances) HeldBack(command, e *history.Event) bool {
 	})
 }
 
+// Misled reports whether the clock of an actor is wrong at a moment.
+func (h *Hindrances) Misled(actor string, at time.Duration) bool {
+	return slices.ContainsFunc(h.spells, func(s Spell) bool {
+		return history.IsAClock(s.Name) && s.of(actor) && s.begin <= at && at < s.end
+	})
+}
+
 // over reports whether what a spell held up may have arrived by e: one request under way excuses
 // no other.
 func (s *Spell) over(e *history.Event, grace time.Duration) bool {
