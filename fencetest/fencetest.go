@@ -130,8 +130,8 @@ type run struct {
 	set      *controllers.Set
 	scenario *scenarios.Scenario
 	plan     *scenarios.Plan
-	// told is the plan as the scenario has it, with nobody in the place of others.
-	told *scenarios.Plan
+	// original is the plan with the controllers that the scenario names.
+	original *scenarios.Plan
 }
 
 // Run plays the default schedule of a scenario, and fails the test unless it comes out
@@ -205,13 +205,13 @@ func (r *run) session(simulator *sim.Simulator) (*campaign.Session, *sink) {
 		compared := *r.leads
 		session.Leads = &compared
 		session.Leads.Reference = simulator.Reference
-		if r.told != nil {
+		if r.original != nil {
 			instead := make(map[string]string)
 			for _, role := range r.cast {
 				instead[role[1]] = role[0]
 			}
 			session.Leads.Reference = func(ctx context.Context, plan *scenarios.Plan) (*play.Outcome, error) {
-				return simulator.ReferenceAs(ctx, plan, r.told, instead)
+				return simulator.ReferenceAs(ctx, plan, r.original, instead)
 			}
 		}
 	}
@@ -320,7 +320,7 @@ func load(t testing.TB, path string, options []Option) []*run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := data
+	original := data
 	warnings, err := file.Lint(path, data, vocabulary)
 	if err != nil {
 		t.Fatal(err)
@@ -361,12 +361,12 @@ func load(t testing.TB, path string, options []Option) []*run {
 	if r.leads == nil || len(r.cast) == 0 {
 		return all
 	}
-	if told, err = recast(told, nil, r.settle); err == nil {
-		cells, err = file.LoadCells(path, told, vocabulary, nil)
+	if original, err = recast(original, nil, r.settle); err == nil {
+		cells, err = file.LoadCells(path, original, vocabulary, nil)
 	}
 	for i, one := range all {
 		if err == nil {
-			one.told, err = scenarios.Compile(cells[i], r.options.Seed)
+			one.original, err = scenarios.Compile(cells[i], r.options.Seed)
 		}
 	}
 	if err != nil {

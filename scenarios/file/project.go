@@ -24,7 +24,7 @@ type Project struct {
 	Module string `json:"module,omitempty"`
 	// Defaults are values of flags, by the verb and the flag.
 	Defaults map[string]map[string]any `json:"defaults,omitempty"`
-	// Leads are those that run --leads finds and that are right, each with the reason.
+	// Leads accepts leads of run --leads, each with the reason.
 	Leads []leads.Accepted `json:"leads,omitempty"`
 
 	// File is the file that it was read from.

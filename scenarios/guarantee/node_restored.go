@@ -43,7 +43,7 @@ type nodeHost struct {
 	uid      string
 	ready    bool
 	cordoned bool
-	// labels are those of the Node, and theirs those of them that users have set since it was created.
+	// labels of the Node, and theirs: of these, the ones that users have set since it was created.
 	labels, theirs string
 	disturbed      bool
 	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes

@@ -81,7 +81,7 @@ type amount struct {
 	recurs    bool
 }
 
-// states are what a host, its Node or its Machine is in for a while.
+// states of a host, its Node or its Machine last for a while.
 var states = []struct {
 	name       string
 	begin, end []history.Kind
@@ -142,7 +142,7 @@ func compare(t thing, a, b *amount) (l Lead, differs bool) {
 		l.How = Fewer
 	case a.recurs || a.op != b.op && max(a.at, b.at)-min(a.at, b.at) < apart || a.op == b.op && !farApart(a.begun, b.begun):
 	default:
-		l.How, l.Mine, l.Reference = Later, "after "+history.Seconds(a.begun), "after "+history.Seconds(b.begun)
+		l.How, l.Mine, l.Reference = Later, "after "+invariant.Seconds(a.begun), "after "+invariant.Seconds(b.begun)
 		if a.op < b.op || a.op == b.op && a.begun < b.begun {
 			l.How = Earlier
 		}
@@ -173,7 +173,7 @@ func (a *amount) length() string {
 	case a.open:
 		return "until the end"
 	}
-	return "for " + history.Seconds(a.lasted)
+	return "for " + invariant.Seconds(a.lasted)
 }
 
 // sum adds up what happened in the story of a run.
@@ -243,8 +243,8 @@ func changes(e *history.Event) (all []change) {
 	return all
 }
 
-// told are the kinds of objects whose creation and deletion have events of their own.
-var told = []string{"Node", "Machine", "BareMetalHost", "NodeFence"}
+// evident kinds of objects have events of their own for their creation and deletion.
+var evident = []string{"Node", "Machine", "BareMetalHost", "NodeFence"}
 
 // deedOf names what an event shows that its actor has done, as a story names the event, and the
 // host that it was done to. Recurs says that it is done as often as its author likes.
@@ -260,7 +260,7 @@ func deedOf(e *history.Event) (deed, host string, recurs bool) {
 		switch {
 		case verb == "patch" || verb == "update" || verb == "apply":
 			return "change " + kind, "", true
-		case slices.Contains(told, kind):
+		case slices.Contains(evident, kind):
 			return "", "", false
 		}
 		return verb + " " + kind, "", false

@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// side is a run that is told in lines: SECONDS KIND [HOST] [by=ACTOR] [key=KEY] [value=VALUE]. With
+// side is a run of lines: SECONDS KIND [HOST] [by=ACTOR] [key=KEY] [value=VALUE]. With
 // an underscore for a space.
 func side(t *testing.T, lines ...string) Side {
 	t.Helper()
