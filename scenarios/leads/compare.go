@@ -50,6 +50,8 @@ type Lead struct {
 	Deed, Host      string
 	Mine, Reference string
 	Event           int
+	// shift is by how much later the deed was done, of one that is.
+	shift time.Duration
 }
 
 // Name is that by which a lead is accepted.
@@ -111,7 +113,26 @@ func Compare(mine, reference Side) []Lead {
 			all = append(all, l)
 		}
 	}
-	return all
+	return firstShifts(all)
+}
+
+// firstShifts leaves out, of each host, the deeds that are later or earlier because one before them is.
+func firstShifts(all []Lead) []Lead {
+	var shifted []*Lead
+	for i := range all {
+		if l := &all[i]; l.shift != 0 {
+			shifted = append(shifted, l)
+		}
+	}
+	slices.SortStableFunc(shifted, func(x, y *Lead) int { return cmp.Compare(x.Event, y.Event) })
+	last := make(map[string]time.Duration)
+	for _, l := range shifted {
+		if d := l.shift - last[l.Host]; max(d, -d) >= apart {
+			last[l.Host] = l.shift
+			l.shift = 0
+		}
+	}
+	return slices.DeleteFunc(all, func(l Lead) bool { return l.shift != 0 })
 }
 
 func compare(t thing, a, b *amount) (l Lead, differs bool) {
@@ -145,6 +166,9 @@ func compare(t thing, a, b *amount) (l Lead, differs bool) {
 		l.How, l.Mine, l.Reference = Later, "after "+invariant.Seconds(a.begun), "after "+invariant.Seconds(b.begun)
 		if a.op < b.op || a.op == b.op && a.begun < b.begun {
 			l.How = Earlier
+		}
+		if l.shift = a.begun - b.begun; a.op != b.op {
+			l.shift = a.at - b.at
 		}
 	}
 	return l, l.How != ""
