@@ -21,8 +21,8 @@ func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*play.Twin,
 	return s.Beside(ctx, plan, other, instead)
 }
 
-// Reference plays a plan with fencelab's own controllers. It returns nil if the plan has no twin, or
-// if its twin did not hold in the same schedule.
+// Reference plays a plan with fencelab's own controllers. It returns nil if the plan has no twin,
+// or if its twin did not hold in the same schedule.
 func (s *Simulator) Reference(ctx context.Context, plan *scenarios.Plan) (*play.Outcome, error) {
 	other, instead, err := plan.Twin()
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Simulator) ReferenceAs(ctx context.Context, plan, other *scenarios.Plan
 	return twin.Outcome, nil
 }
 
-// Beside plays another plan in the schedule of a plan, whose controllers have the names that instead
-// gives them.
+// Beside plays another plan in the schedule of a plan, whose controllers have the names that
+// instead gives them.
 func (s *Simulator) Beside(ctx context.Context, plan, other *scenarios.Plan, instead map[string]string) (*play.Twin, error) {
 	deviations, err := s.Named(ctx, plan, instead)
 	if err != nil {

@@ -188,8 +188,8 @@ var operations = []operation{
 	{name: "budget", do: "create: {object: PodDisruptionBudget/all, with: {spec: {selector: {}}, status: {observedGeneration: 1, disruptionsAllowed: 0}}}", undo: "delete: {object: PodDisruptionBudget/all}", of: []string{"deleted", "hooked"}},
 	{name: "checkPatched", do: "patch: {object: MachineHealthCheck/fencelab, merge: {spec: {remediation: {triggerIf: {unhealthyLessThanOrEqualTo: 1}}}}}", of: []string{"checked", "fenced"}},
 	{name: "refused", do: "failAPI: {verb: patch, code: 500}", undo: "apiRestore: {}"},
-	// The plain watchdog agent has no peers: where the control plane fails it resets every host, as in
-	// the story wrong-control-plane-failure-resets-everybody.
+	// The plain watchdog agent has no peers: where the control plane fails it resets every host, as
+	// in the story wrong-control-plane-failure-resets-everybody.
 	{name: "apiAway", do: "apiOutage: {}", undo: "apiRestore: {}", of: []string{"checked", "unpowered", "marked", "rebooted", "deleted", "hooked", "fenced"}},
 	{name: "apiHangs", do: "apiOutage: {hang: true}", undo: "apiRestore: {}", of: []string{"checked", "unpowered", "marked", "rebooted", "deleted", "hooked", "fenced"}},
 	{name: "etcdAway", do: "etcdOutage: {}", undo: "apiRestore: {}"},

@@ -56,8 +56,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Clock dates requests. It is compared with no other clock, except that of the previous process.
-	// Steady measures how long this process has waited: setting the clock doesn't move it.
+	// Clock dates requests. It is compared with no other clock, except that of the previous
+	// process. Steady measures how long this process has waited: setting the clock doesn't move it.
 	Clock, Steady clock.PassiveClock
 	// Warn warns the users of an object; may be nil.
 	Warn     func(about client.Object, reason, message string)

@@ -23,11 +23,11 @@ var nodeRestored = invariant.Invariant{
 // one and should be on. Ready counts only while the host's boot is complete, for
 // an API object outlives the kubelet that wrote it.
 //
-// The labels are those that the Node had when it was deleted; others may have
-// come. Only agents keep a copy: the remediation controller deletes a Node with what users have set
-// on it since it was created (seed 002), and the kubelet brings its own. It was schedulable before unless it was cordoned already when the first
-// thing happened to it: its boot ended, it stopped being Ready, was deleted, or
-// fencing was decided. Whoever cordons it later must uncordon it.
+// The labels are those that the Node had when it was deleted; others may have come. Only agents
+// keep a copy: the remediation controller deletes a Node with what users have set on it since it
+// was created (seed 002), and the kubelet brings its own. It was schedulable before unless it was
+// cordoned already when the first thing happened to it: its boot ended, it stopped being Ready, was
+// deleted, or fencing was decided. Whoever cordons it later must uncordon it.
 type nodes struct {
 	invariant.Promise
 	roles invariant.Roles

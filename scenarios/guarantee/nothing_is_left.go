@@ -193,8 +193,8 @@ func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
 // leftEvents come when something that was left is removed.
 var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped}
 
-// leaves is the first thing that is left of what was done to a host. A hold goes when it is answered,
-// which needs a controller of the power.
+// leaves is the first thing that is left of what was done to a host. A hold goes when it is
+// answered, which needs a controller of the power.
 func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 	over := h.ready && h.Boot != "" && h.Complete && h.Boot != h.fence.Value
 	switch {

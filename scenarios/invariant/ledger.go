@@ -21,8 +21,8 @@ type Harm struct {
 	NoPart, Unlisted bool
 }
 
-// HarmKind is a kind of harm: the events that show it, of one kind and those of it that Of picks, or
-// all, and the guarantee that judges it.
+// HarmKind is a kind of harm: the events that show it, of one kind and those of it that Of picks,
+// or all, and the guarantee that judges it.
 type HarmKind struct {
 	What  string
 	Kind  history.Kind

@@ -113,7 +113,8 @@ var HarmlessKinds = []Harmless{
 // alike are verbs that change an object, as the table has them.
 var alike = map[string]string{"update": "patch", "apply": "patch"}
 
-// requests has, by what a row is about, the parts that may do that, and harmless the kinds of events.
+// requests has, by what a row is about, the parts that may do that, and harmless the kinds of
+// events.
 var (
 	requests = make(map[string][]string)
 	harmless = make(map[history.Kind]bool)

@@ -99,7 +99,7 @@ var states = []struct {
 // Compare returns what differs, in the order of hosts and deeds.
 func Compare(mine, reference Side) []Lead {
 	a, b := sum(mine), sum(reference)
-	things := slices.Collect(maps.Keys(a))
+	things := slices.Collect(maps.Keys(a)) // order does not matter: sorted below
 	for t := range b { // order does not matter: sorted below
 		if a[t] == nil {
 			things = append(things, t)
@@ -116,7 +116,8 @@ func Compare(mine, reference Side) []Lead {
 	return firstShifts(all)
 }
 
-// firstShifts leaves out, of each host, the deeds that are later or earlier because one before them is.
+// firstShifts leaves out, of each host, the deeds that are later or earlier because one before them
+// is.
 func firstShifts(all []Lead) []Lead {
 	var shifted []*Lead
 	for i := range all {

@@ -45,8 +45,8 @@ func (m *Mark) Back() {
 	}
 }
 
-// pulse beats beside the code that is timed. On a machine that has other work it is late as well, and
-// that time is not the code's.
+// pulse beats beside the code that is timed. On a machine that has other work it is late as well,
+// and that time is not the code's.
 var pulse struct {
 	once sync.Once
 	late atomic.Int64

@@ -106,7 +106,8 @@ var known = []leads.Accepted{
 	{Lead: "later annotation-set host.metal3.io/external-remediation", Why: "it looks every 15 s, and not when a pause ends"},
 }
 
-// TestLeads: Cluster API's controllers do nothing else that fencelab's own don't in the same stories.
+// TestLeads: Cluster API's controllers do nothing else that fencelab's own don't in the same
+// stories.
 func TestLeads(t *testing.T) {
 	for dir, of := range map[string]struct {
 		options []fencetest.Option
