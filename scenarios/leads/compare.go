@@ -100,7 +100,7 @@ var states = []struct {
 func Compare(mine, reference Side) []Lead {
 	a, b := sum(mine), sum(reference)
 	things := slices.Collect(maps.Keys(a)) // order does not matter: sorted below
-	for t := range b { // order does not matter: sorted below
+	for t := range b {                     // order does not matter: sorted below
 		if a[t] == nil {
 			things = append(things, t)
 		}

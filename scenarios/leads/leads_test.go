@@ -80,7 +80,7 @@ func TestCompare(t *testing.T) {
 		"after the next operation":   {lines("1 op-applied", "20 op-applied", "21 node-deleted a by=team"), lines("1 op-applied", "4 node-deleted a by=own", "20 op-applied"), "later node-deleted: after 1.0 s, after 3.0 s"},
 		"about the next operation":   {lines("1 op-applied", "4 op-applied", "5 node-deleted a by=team"), lines("1 op-applied", "3 node-deleted a by=own", "4 op-applied"), ""},
 		"what follows a later one":   {lines("1 op-applied", "21 node-cordoned a by=team", "22 node-deleted a by=team", "24 node-created a by=team"), lines("1 op-applied", "2 node-cordoned a by=own", "3 node-deleted a by=own", "4 node-created a by=own"), "later node-cordoned: after 20.0 s, after 1.0 s"},
-		"and another delay":          {lines("1 op-applied", "21 node-cordoned a by=team", "62 node-deleted a by=team"), lines("1 op-applied", "2 node-cordoned a by=own", "3 node-deleted a by=own"), "later node-cordoned: after 20.0 s, after 1.0 s; longer Node cordoned: for 41.0 s, for 1.0 s; later node-deleted: after 61.0 s, after 2.0 s"},
+		"and another delay":          {lines("1 op-applied", "21 node-cordoned a by=team", "62 node-deleted a by=team"), lines("1 op-applied", "2 node-cordoned a by=own", "3 node-deleted a by=own"), "longer Node cordoned: for 41.0 s, for 1.0 s; later node-cordoned: after 20.0 s, after 1.0 s; later node-deleted: after 61.0 s, after 2.0 s"},
 		"deeds before the beginning": {lines("1 op-applied"), lines("1 op-applied"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
