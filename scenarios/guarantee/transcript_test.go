@@ -109,6 +109,8 @@ func (tr *transcript) line(line string) (err error) {
 				t.Silence, _ = time.ParseDuration(silence)
 				t.Hearing, _ = time.ParseDuration(hearing)
 			}
+		case "without": // power
+			tr.params.Roles.Power = ""
 		case "clocks": // differ
 			tr.params.Timings.Epoch = time.Time{}
 		case "skew":
