@@ -14,7 +14,7 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// Verdict is what a try of a commit has shown.
+// Verdict is that of a try of a commit.
 type Verdict int
 
 // The verdicts. Skipped is of a commit that can't be tried.

@@ -262,7 +262,7 @@ func (r *Result) find() {
 	played := r.played()
 	for _, sum := range r.Searches {
 		for _, f := range sum.Tally.Failed {
-			key := digest([]string{sum.Story, f.Signature})
+			key := digest([]string{sum.Story, f.Signature})[:10]
 			i := slices.IndexFunc(r.Findings, func(known Finding) bool { return known.Key == key })
 			if i < 0 {
 				i = len(r.Findings)
