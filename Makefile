@@ -90,7 +90,7 @@ check: ## Check format, vet, staticcheck, generated files and the rules of ci/ti
 	cd systems/metal-operator/kinds && $(GO) vet ./...
 	go tool -modfile=ci/tools/go.mod staticcheck -tags $(TAGS) ./...
 	$(GO) test ./ci/tidy
-	@$(TOOL) actionlint docs/ci/workflow.yaml
+	@$(TOOL) actionlint docs/ci/workflow.yaml docs/ci/campaign.yaml
 	@ci/generate.sh --check
 
 .PHONY: run

@@ -37,7 +37,7 @@ blobs of any partition together into the same result.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(campaignPlan(), campaignRun(), campaignMerge())
+	cmd.AddCommand(campaignPlan(), campaignRun(), campaignMerge(), campaignDiff())
 	return cmd
 }
 
@@ -45,6 +45,8 @@ blobs of any partition together into the same result.`,
 type campaigner struct {
 	runner
 	began time.Time
+	// spent is how long cores were busy with the blobs, in seconds.
+	spent float64
 	last  *campaign.Shown
 }
 
@@ -219,13 +221,16 @@ func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, 
 	for _, j := range w.Left {
 		total += j.To - j.From
 	}
-	progress := report.NewProgress(c.Talk, surveyed.Outline.Campaign, total)
+	progress, began := report.NewProgress(c.Talk, surveyed.Outline.Campaign, total), time.Now()
 	err = surveyed.Play(ctx, w, func(t, f int) {
 		tried, failed = tried+t, failed+f
 		progress.At(tried, failed)
 	})
 	progress.Clear()
 	closed := w.Close()
+	if total > 0 && closed == nil {
+		closed = spend(w.Name, time.Since(began).Seconds()*float64(c.workers))
+	}
 	switch {
 	case ctx.Err() != nil && len(w.Left) > 0:
 		return "", exit.Coded(exit.Unknown, fmt.Errorf("interrupted before %s of the shard; the same command goes on from %s", phrase.Count(len(w.Left), "job"), w.Name))
@@ -235,6 +240,49 @@ func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, 
 		return "", exit.Coded(exit.Internal, closed)
 	}
 	return w.Name, nil
+}
+
+// secondsBeside ends the name of the file that says how long cores were busy with a blob. The
+// blob itself is the same whoever plays it.
+const secondsBeside = ".seconds"
+
+// spent is how long cores were busy with a blob, in seconds; 0 if that is not known.
+func spent(blob string) float64 {
+	text, _ := os.ReadFile(blob + secondsBeside) // it may be elsewhere
+	seconds, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+	return seconds
+}
+
+// spend adds to how long cores were busy with a blob.
+func spend(blob string, seconds float64) error {
+	return os.WriteFile(blob+secondsBeside, fmt.Appendf(nil, "%.3f\n", spent(blob)+seconds), 0o644)
+}
+
+func campaignDiff() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "Say what a campaign found that an earlier one didn't",
+		Long: `Diff compares the reports of two campaigns, such as those of two nights: findings that are
+new, gone or rarer, what was put to the test less than half as often, and whether
+schedules take longer. It ends with 1 if a finding is new, with 2 if a new one is
+unknown or something was tested less, and with 0 if all that was found is known.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var both [2]*report.Campaign
+			for i, name := range args {
+				var err error
+				if both[i], err = report.LoadCampaign(name); err != nil {
+					return exit.BadInput(err)
+				}
+			}
+			if a, b := both[0].Campaign, both[1].Campaign; a != b {
+				return exit.BadInput(fmt.Errorf("%s is of the campaign %s, and %s of %s: name two reports of one campaign", args[0], a, args[1], b))
+			}
+			console := report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr()}
+			d := console.Compared(both[0], both[1])
+			return exit.Ended(d.Code())
+		},
+	}
 }
 
 func campaignMerge() *cobra.Command {
@@ -289,6 +337,7 @@ func blobsIn(paths []string) (all []string, err error) {
 func (c *campaigner) merge(blobs []string) (*shard.Result, error) {
 	m := shard.NewMerger()
 	for _, name := range blobs {
+		c.spent += spent(name)
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, exit.BadInput(err)
@@ -320,7 +369,7 @@ func (c *campaigner) finish(ctx context.Context, r *shard.Result) error {
 			return err
 		}
 	}
-	if err := c.Campaign(r, c.began, time.Since(c.began)); err != nil {
+	if err := c.Campaign(&report.Campaign{Began: c.began.UTC().Truncate(time.Second), CoreSeconds: c.spent, Result: r}); err != nil {
 		return exit.Coded(exit.Internal, err)
 	}
 	return exit.Ended(r.Code())

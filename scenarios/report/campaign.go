@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
+	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -18,8 +20,12 @@ const CampaignFile = "campaign.json"
 // Campaign is a campaign's report: what came of it, and when that was found out.
 type Campaign struct {
 	Began time.Time `json:"began"`
-	Wall  float64   `json:"wallSeconds"`
+	// CoreSeconds is how long cores were busy with it.
+	CoreSeconds float64 `json:"coreSeconds"`
 	*shard.Result
+
+	// Dir is the name of its directory.
+	Dir string `json:"-"`
 }
 
 // Counting is the progress of things that are counted and don't fail.
@@ -95,27 +101,110 @@ func (c *Console) short(r *shard.Result) {
 	}
 }
 
-// Campaign prints what came of a campaign, and saves its report in Dir.
-func (c *Console) Campaign(r *shard.Result, began time.Time, took time.Duration) error {
-	held, violated, unknown := 0, 0, 0
+// Campaign prints what came of a campaign, and saves its report and its page in Dir.
+func (c *Console) Campaign(own *Campaign) error {
+	r, held, violated, unknown := own.Result, 0, 0, 0
 	for _, s := range r.Searches {
 		held, violated, unknown = held+s.Tally.Held, violated+s.Tally.Violated, unknown+s.Tally.Unknown
 	}
-	fmt.Fprintf(c.Out, "\n%s: %d of %d schedules: %d held, %d violated, %d unknown; %s in %s\n",
-		r.Campaign, r.Schedules, r.All, held, violated, unknown, phrase.Count(len(r.Findings), "finding"), took.Round(time.Second))
-	for _, f := range r.Findings {
-		fmt.Fprintf(c.Out, "  %-8s %s %s: %s, in %d of %s\n", f.Kind(), f.Key, f.Story, f.Signature, f.Count, phrase.Count(f.Schedules, "schedule"))
-	}
+	fmt.Fprintf(c.Out, "\n%s: %d of %d schedules: %d held, %d violated, %d unknown; %s, %s\n",
+		r.Campaign, r.Schedules, r.All, held, violated, unknown, phrase.Count(len(r.Findings), "finding"), hours(own.spent()))
+	c.findings("", r.Findings)
 	for _, text := range r.Missing {
 		fmt.Fprintf(c.Out, "  not played: %s\n", text)
 	}
 	c.short(r)
-	data, err := json.MarshalIndent(Campaign{began, took.Seconds(), r}, "", "  ")
+	for i, f := range r.Findings {
+		if near, err := filepath.Rel(c.Dir, f.Page); err == nil && f.Page != "" {
+			r.Findings[i].Page = filepath.ToSlash(filepath.Join(near, page.Name))
+		}
+	}
+	earlier, err := earlierThan(own, c.Dir)
+	if err != nil {
+		return err
+	}
+	drawn, err := campaignPage(own, earlier)
+	if err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(own, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(c.Dir, CampaignFile), append(data, '\n'), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.Dir, "index.html"), drawn, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("save the report of the campaign: %w", err)
 	}
+	c.Say("page: %s\n", filepath.Join(c.Dir, "index.html"))
 	return nil
 }
+
+func (c *Console) findings(word string, all []shard.Finding) {
+	for _, f := range all {
+		fmt.Fprintf(c.Out, "  %s%-8s %s %s: %s, in %d of %s\n", word, f.Kind(), f.Key, f.Story, f.Signature, f.Count, phrase.Count(f.Schedules, "schedule"))
+	}
+}
+
+// LoadCampaign reads the report of a campaign in a directory, or in a file.
+func LoadCampaign(name string) (*Campaign, error) {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		name = filepath.Join(name, CampaignFile)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	c := new(Campaign)
+	if err := json.Unmarshal(data, c); err != nil || c.Result == nil {
+		return nil, fmt.Errorf("%s: it is no report of a campaign (%v)", name, err)
+	}
+	return c, nil
+}
+
+// earlierThan loads the earlier reports of a campaign, in the directories beside its own, from the
+// first to the last. A report that can't be read is none.
+func earlierThan(own *Campaign, dir string) (all []*Campaign, err error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	names, _ := filepath.Glob(filepath.Join(filepath.Dir(absolute), "*", CampaignFile)) // the pattern is right
+	for _, name := range names {
+		if other, err := LoadCampaign(name); err == nil && filepath.Dir(name) != absolute && other.Campaign == own.Campaign && other.Began.Before(own.Began) {
+			other.Dir = filepath.Base(filepath.Dir(name))
+			all = append(all, other)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Campaign) int { return a.Began.Compare(b.Began) })
+	return all, nil
+}
+
+// slower is the factor by which schedules take longer before that is said.
+const slower = 1.25
+
+// Compared prints how a campaign differs from an earlier one.
+func (c *Console) Compared(before, after *Campaign) shard.Difference {
+	d := shard.Diff(before.Result, after.Result)
+	fmt.Fprintf(c.Out, "%s: %d new, %d gone, %d rarer, %d known; from %s (%s) to %s (%s)\n", after.Campaign, len(d.New), len(d.Gone), len(d.Rarer), len(after.Findings)-len(d.New),
+		before.Version, before.Began.Format(time.DateTime), after.Version, after.Began.Format(time.DateTime))
+	if before.Digest != after.Digest {
+		fmt.Fprintln(c.Out, "  the campaign's file or its stories have changed")
+	}
+	c.findings("new    ", d.New)
+	c.findings("gone   ", d.Gone)
+	c.findings("rarer  ", d.Rarer)
+	for _, text := range d.Less {
+		fmt.Fprintf(c.Out, "  less   %s\n", text)
+	}
+	if was, is := before.each(), after.each(); was > 0 && float64(is) > slower*float64(was) {
+		fmt.Fprintf(c.Out, "  slower %s a schedule, and %s before\n", is.Round(time.Microsecond), was.Round(time.Microsecond))
+	}
+	return d
+}
+
+func (c *Campaign) spent() time.Duration { return time.Duration(c.CoreSeconds * float64(time.Second)) }
+
+// each is how long a schedule took one core, if that is known.
+func (c *Campaign) each() time.Duration { return c.spent() / time.Duration(max(1, c.Schedules)) }

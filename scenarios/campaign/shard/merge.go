@@ -238,13 +238,10 @@ const few = 100
 // short says which guarantees were put to the test less often than was promised. Any that had some
 // chances has to be tested once; in all stories each that was promised has to have some.
 func short(tested []Tested, promised map[string]int, stories bool) (all []string) {
-	sums := make(map[string]Tested)
-	for _, t := range tested {
-		sum := sums[t.Guarantee]
-		sum.Rulings, sum.Chances = sum.Plus(t.Rulings), sum.Chances+t.Chances
-		sums[t.Guarantee] = sum
+	sums, ids := make(map[string]Tested), slices.Sorted(maps.Keys(promised))
+	for _, t := range (&Result{Tested: tested}).ByGuarantee() {
+		sums[t.Guarantee], ids = t, append(ids, t.Guarantee)
 	}
-	ids := slices.Concat(slices.Sorted(maps.Keys(sums)), slices.Sorted(maps.Keys(promised)))
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		t, percent := sums[id], promised[id]
@@ -262,11 +259,10 @@ func short(tested []Tested, promised map[string]int, stories bool) (all []string
 
 // find gathers the findings of all searches: what did harm comes first.
 func (r *Result) find() {
-	played := make(map[string]int)
+	played := r.played()
 	for _, sum := range r.Searches {
-		played[sum.Story] += sum.Tally.Tried
 		for _, f := range sum.Tally.Failed {
-			key := digest([]string{sum.Story, f.Signature})
+			key := digest([]string{sum.Story, f.Signature})[:10]
 			i := slices.IndexFunc(r.Findings, func(known Finding) bool { return known.Key == key })
 			if i < 0 {
 				i = len(r.Findings)
@@ -290,12 +286,5 @@ func (r *Result) Code() int {
 	if r.Schedules == 0 || len(r.Missing) > 0 || len(r.Short) > 0 {
 		code = exit.Unknown
 	}
-	for _, f := range r.Findings {
-		of := exit.Violated
-		if f.Guarantee == "" {
-			of = exit.Unknown
-		}
-		code = exit.Worse(code, of)
-	}
-	return code
+	return exit.Worse(code, codeOf(r.Findings))
 }

@@ -295,3 +295,42 @@ func TestShort(t *testing.T) {
 		t.Error("a campaign that played nothing is green")
 	}
 }
+
+// TestDiff: what is new, gone, rarer or less tested is said; what is as before, or less only by
+// chance, isn't.
+func TestDiff(t *testing.T) {
+	of := func(played, tested, count int, signatures ...string) *Result {
+		r := &Result{Searches: []Sum{{Search: Search{Story: "s"}, Tally: campaign.Tally{Tried: played}}}}
+		r.Tested = []Tested{{Story: "s", Guarantee: "g", Rulings: campaign.Rulings{Schedules: tested}}}
+		for _, signature := range signatures {
+			guarantee, _, _ := strings.Cut(signature, ":")
+			r.Findings = append(r.Findings, Finding{Key: digest(signature), Story: "s", Guarantee: strings.TrimPrefix(guarantee, "unknown"), Signature: signature, Count: count, Schedules: played})
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		before, after *Result
+		want          string
+		code          int
+	}{
+		"the same":             {of(100, 90, 5, "g: a"), of(100, 90, 5, "g: a"), "0 new, 0 gone, 0 rarer, []", exit.Held},
+		"new":                  {of(100, 90, 5, "g: a"), of(100, 90, 5, "g: a", "g: b"), "1 new, 0 gone, 0 rarer, []", exit.Violated},
+		"new, of unknown":      {of(100, 90, 5), of(100, 90, 5, "unknown: b"), "1 new, 0 gone, 0 rarer, []", exit.Unknown},
+		"gone":                 {of(100, 90, 5, "g: a"), of(100, 90, 5), "0 new, 1 gone, 0 rarer, []", exit.Held},
+		"rarer":                {of(100, 90, 9, "g: a"), of(100, 90, 4, "g: a"), "0 new, 0 gone, 1 rarer, []", exit.Held},
+		"not much rarer":       {of(100, 90, 9, "g: a"), of(100, 90, 5, "g: a"), "0 new, 0 gone, 0 rarer, []", exit.Held},
+		"as often, of fewer":   {of(100, 90, 8, "g: a"), of(60, 54, 5, "g: a"), "0 new, 0 gone, 0 rarer, []", exit.Held},
+		"tested less":          {of(100, 90, 0), of(100, 44, 0), "[s: g was put to the test in 44 of 100 schedules, and in 90 of 100 before]", exit.Unknown},
+		"never tested":         {of(100, 90, 0), &Result{Searches: of(100, 0, 0).Searches}, "[s: g was put to the test in 0 of 100 schedules, and in 90 of 100 before]", exit.Unknown},
+		"tested a little less": {of(100, 90, 0), of(100, 45, 0), "0 rarer, []", exit.Held},
+		"tested seldom":        {of(100, enough-1, 0), of(100, 0, 0), "0 rarer, []", exit.Held},
+		"played less":          {of(100, 90, 0), of(49, 45, 0), "[s: 49 schedules, and 100 before]", exit.Unknown},
+		"not played":           {of(100, 90, 0), new(Result), "[s: 0 schedules, and 100 before]", exit.Unknown},
+	} {
+		d := Diff(c.before, c.after)
+		got := fmt.Sprintf("%d new, %d gone, %d rarer, %v", len(d.New), len(d.Gone), len(d.Rarer), d.Less)
+		if !strings.HasSuffix(got, c.want) || d.Code() != c.code {
+			t.Errorf("%s: %s with the code %d, want %s with %d", name, got, d.Code(), c.want, c.code)
+		}
+	}
+}
