@@ -65,7 +65,7 @@ func TestRegistrations(t *testing.T) {
 		if _, err := make(Deps{Overlay: []Rule{{Then: "Explode"}}}); err == nil {
 			t.Errorf("%s with an overlay: %v", r.Name, err)
 		}
-		if slices.Contains(r.Facts, "") || r.Workers < 1 || (r.For == nil) != (r.Place == EveryHost) || (r.New == nil) == (r.NewAgent == nil) {
+		if slices.Contains(r.Facts, "") || r.Workers < 1 || (r.For == nil) != (r.Place == EveryHost) || (r.AllLoops() == nil) == (r.NewAgent == nil) {
 			t.Errorf("%s is incomplete: %+v", r.Name, r)
 		}
 	}
