@@ -49,7 +49,12 @@ func TestRegistrations(t *testing.T) {
 			if r.Place == EveryHost {
 				return r.NewAgent(d)
 			}
-			return r.New(d)
+			for _, loop := range r.AllLoops() {
+				if program, err = loop.New(d); err != nil {
+					break
+				}
+			}
+			return program, err
 		}
 		for _, settings := range []any{nil, settings} {
 			if program, err := make(Deps{Settings: settings}); err != nil || program == nil {
