@@ -104,6 +104,7 @@ var known = []leads.Accepted{
 	{Lead: "longer Machine in deletion", Why: "a drain is looked at again every 20 s"},
 	{Lead: "longer Node cordoned", Why: "a drain is looked at again every 20 s"},
 	{Lead: "later annotation-set host.metal3.io/external-remediation", Why: "it looks every 15 s, and not when a pause ends"},
+	{Lead: "never controller-error", Why: "it deletes a Node whatever its version, so that the kubelet's last write is no conflict"},
 }
 
 // TestLeads: Cluster API's controllers do nothing else that fencelab's own don't in the same
