@@ -75,8 +75,8 @@ type call struct {
 	// answered guards against an answer after the client gave up, and givenUp says that
 	// it did so before the call arrived.
 	answered, givenUp bool
-	// fails says that the call fails once its process is gone, in place of ending its goroutine, for
-	// which others of a library wait.
+	// fails says that the call fails once its process is gone, in place of ending its goroutine,
+	// for which others of a library wait.
 	fails bool
 	// resume lets a goroutine in the bubble go on that waits for the answer; nil for a
 	// coroutine.

@@ -89,8 +89,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// perform fails a request of a process that dies, which others' deferred functions would wait for if
-// it unwound them.
+// perform fails a request of a process that dies. If it unwound the reconcile instead, deferred
+// functions of a library would wait for the request.
 func (t transport) perform(c *call) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
