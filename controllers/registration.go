@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -205,6 +206,9 @@ type Deps struct {
 	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish, or for Ironic
 	// where the settings name one.
 	Power func(timeout time.Duration) reboot.Power
+	// BMC carries HTTP requests to the BMCs, by the addresses that BareMetalHosts have in spec.bmc,
+	// and gives each up after a time. It is nil where that takes a network, and no Transport.
+	BMC func(timeout time.Duration) http.RoundTripper
 	// Host, Boot, Watchdog and Peers belong to the host that the process runs on, and Reboot makes
 	// its kernel reboot at once.
 	Host     Host

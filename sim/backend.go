@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -85,7 +86,9 @@ func (p *prepared) selection(name string) controllers.Selection {
 func systemUUID(host string) string { return host }
 
 func topology(spec *scenarios.Spec) []client.Object {
-	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }, systemUUID)
+	return objects.Topology(spec, func(host string) api.BMCDetails {
+		return api.BMCDetails{Address: "redfish+http://" + host + fakebmc.SystemsPath + "/" + host}
+	}, systemUUID)
 }
 
 // kinds holds the kinds that the world itself works with, and the table of all kinds.
@@ -165,6 +168,7 @@ type Backend struct {
 	api       *apiServer
 	hosts     []*host
 	bmcs      map[string]*fakebmc.BMC
+	faces     map[string]*redfish.Face
 	processes []*process
 	faults    *objects.Faults
 	requests  objects.Requests
@@ -199,7 +203,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	b.store = prepared.store.Fork(wallClock{w: w}.Now, b.committed)
-	b.bmcs = make(map[string]*fakebmc.BMC)
+	b.bmcs, b.faces = make(map[string]*fakebmc.BMC), make(map[string]*redfish.Face)
 	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,9 @@ func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 	c.client.Cache(p.registration.Cache)
 	c.client.Speak(p.scheme)
 	deps.Client, deps.Live = c.client, kube.NewReader(store, g, p.actor.name)
+	deps.BMC = func(timeout time.Duration) http.RoundTripper {
+		return transport{p, g.life, cmp.Or(timeout, bmcTimeout)}
+	}
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, g.life, cmp.Or(timeout, bmcTimeout)} }
 	return deps, nil
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/sim/kube"
@@ -22,6 +23,8 @@ type uplink struct {
 	store *kube.Store
 	api   *apiServer
 	bmcs  map[string]*fakebmc.BMC
+	// faces has the Redfish services of the BMCs that a client has asked over HTTP.
+	faces map[string]*redfish.Face
 	// limiter bounds how often it asks the API server.
 	limiter limiter
 }
@@ -73,6 +76,9 @@ type call struct {
 	// answered guards against an answer after the client gave up, and givenUp says that
 	// it did so before the call arrived.
 	answered, givenUp bool
+	// fails says that the call fails once its process is gone, in place of ending its goroutine,
+	// for which others of a library wait.
+	fails bool
 	// resume lets a goroutine in the bubble go on that waits for the answer; nil for a
 	// coroutine.
 	resume func()
@@ -116,7 +122,7 @@ func (g gate) Call(ctx context.Context, k *kube.Call) error {
 	}
 	c.deed = steps.Deed{Verb: k.Action(), On: steps.Object{Kind: k.Kind.Kind, Name: k.Key.Name}, Effect: c.effect != ""}
 	if m, ok := g.p.program.(*managed); ok {
-		return m.perform(ctx, g.life, c, k)
+		return m.perform(ctx, g.life, c, k.String()+" "+string(k.Patch), k.String())
 	}
 	return g.p.flights.perform(g.life, c)
 }

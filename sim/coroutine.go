@@ -17,6 +17,8 @@ type coroutine struct {
 	// dying makes the call that it is suspended at panic instead of returning.
 	dying bool
 	mark  *stall.Mark
+	// id is the goroutine that it runs as.
+	id string
 }
 
 // killed is the panic that unwinds the reconcile of a process that died. Calls that deferred
@@ -26,7 +28,7 @@ type killed struct{}
 func newCoroutine() *coroutine {
 	c := &coroutine{mark: stall.New("sim.(*flight).run")}
 	c.next, _ = iter.Pull(func(yield func(*call) bool) {
-		c.yield = yield
+		c.yield, c.id = yield, goroutine()
 		for {
 			c.flight.run()
 			c.flight = nil

@@ -127,13 +127,16 @@ func (m *managed) say(do func()) {
 // flightKey is what the context of a reconcile has its ticket under.
 type flightKey struct{}
 
-// perform is called in the bubble: the goroutine waits until its call is answered.
-func (m *managed) perform(ctx context.Context, life int, c *call, k *kube.Call) error {
+// perform is called in the bubble: the goroutine waits until its call is answered. Calls of one
+// moment are put in the order of their texts.
+func (m *managed) perform(ctx context.Context, life int, c *call, text, name string) error {
 	if life != m.life || m.dead.Load() {
+		if c.fails {
+			return errGone
+		}
 		bubble.Exit()
 	}
 	t, _ := ctx.Value(flightKey{}).(ticket)
-	text := k.String() + " " + string(k.Patch)
 	m.bubble.Wait(func(answer *bubble.Answer) {
 		m.waiting[c] = answer
 		c.resume = func() {
@@ -144,9 +147,9 @@ func (m *managed) perform(ctx context.Context, life int, c *call, k *kube.Call) 
 		switch {
 		case m.dead.Load():
 			delete(m.waiting, c)
-			m.turn(answer.Kill)
+			m.turn(func() { c.kill(answer) })
 		case f == nil:
-			m.p.w.fail(fmt.Errorf("controller %s: %s outside a reconcile, or with a context other than the reconcile's, which the simulator does not model", m.p.actor.name, k))
+			m.p.w.fail(fmt.Errorf("controller %s: %s outside a reconcile, or with a context other than the reconcile's, which the simulator does not model", m.p.actor.name, name))
 		default:
 			m.p.w.asked = append(m.p.w.asked, asked{m, f, c, text})
 		}
@@ -188,10 +191,20 @@ func (m *managed) end() {
 	m.waiting = nil
 	m.turn(func() {
 		m.cancel()
-		for _, answer := range waiting { // order does not matter: none has an effect any more
-			answer.Kill()
+		for c, answer := range waiting { // order does not matter: none has an effect any more
+			c.kill(answer)
 		}
 	})
+}
+
+// kill ends the goroutine that waits for the answer to a call, or fails the call.
+func (c *call) kill(answer *bubble.Answer) {
+	if !c.fails {
+		answer.Kill()
+		return
+	}
+	c.err = errGone
+	answer.Give()
 }
 
 // observed is a reconciler whose calls are known as its own, and whose errors are

@@ -65,21 +65,36 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 	return pw.request(host.Name, bmc.ResetRequest(pw.p.actor.name, reset), &answer)
 }
 
-// request sends one request to a BMC, as a step. A request that hangs ends with the client's own
-// timeout.
+// request sends one request to a BMC, as a step.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
-	p := pw.p
+	c := pw.p.toBMC(host, "read", request.ResetType, pw.patience, func(reply func(error)) {
+		pw.p.uplink.bmcs[host].Do(request, func(a fakebmc.Answer) {
+			*answer = a
+			err := a.Err()
+			if err != nil {
+				err = reboot.StatusError(a.Status, err)
+			}
+			reply(err)
+		})
+	})
+	return pw.p.flights.perform(pw.life, c)
+}
+
+// toBMC is a request to the BMC of a host, which may be a reset. send gives it to the BMC, which
+// replies with the error of what it didn't accept. A request that hangs ends with the client's own
+// timeout.
+func (p *process) toBMC(host, verb string, reset fakebmc.ResetType, patience time.Duration, send func(reply func(error))) *call {
 	c := &call{
-		class: steps.ClassBMC, deed: steps.Deed{Verb: "read", On: steps.Object{Kind: "BMC", Name: host}}, lost: func() error { return fakebmc.ErrUnreachable },
-		patience: pw.patience,
+		class: steps.ClassBMC, deed: steps.Deed{Verb: verb, On: steps.Object{Kind: "BMC", Name: host}}, lost: func() error { return fakebmc.ErrUnreachable },
+		patience: patience,
 	}
-	if request.ResetType != "" {
-		c.effect = "bmc " + string(request.ResetType) + " " + host
-		c.deed.Verb, c.deed.Effect = string(request.ResetType), true
+	if reset != "" {
+		c.effect = "bmc " + string(reset) + " " + host
+		c.deed.Verb, c.deed.Effect = string(reset), true
 	}
 	c.run = func(ignored bool, done func(error)) {
 		if ignored {
-			p.w.emit(history.Event{Kind: history.BMCCommand, Host: host, Actor: p.actor.name, Value: string(request.ResetType)})
+			p.w.emit(history.Event{Kind: history.BMCCommand, Host: host, Actor: p.actor.name, Value: string(reset)})
 			done(nil)
 			return
 		}
@@ -87,21 +102,16 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			return
 		}
 		p.w.overdue = c.overdue
-		p.uplink.bmcs[host].Do(request, func(a fakebmc.Answer) {
+		send(func(err error) {
 			if !p.w.network.carries(scenarios.BMCEnd(host), p.uplink.at) {
-				if c.effect != "" && a.Err() == nil {
+				if c.effect != "" && err == nil {
 					p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: answerLost})
 				}
 				return
-			}
-			*answer = a
-			err := a.Err()
-			if err != nil {
-				err = reboot.StatusError(a.Status, err)
 			}
 			done(err)
 		})
 		p.w.overdue = false
 	}
-	return p.flights.perform(pw.life, c)
+	return c
 }

@@ -29,6 +29,7 @@ type exchange struct {
 
 	sends  *content // of the answer that run gave
 	answer chan reply
+	then   func(reply) // takes the answer in the channel's place
 }
 
 // response is an answer with what the service sends of its own beside it.
@@ -143,7 +144,13 @@ func (x *exchange) Execute(e fakebmc.Effects) (a fakebmc.Answer, done bool) {
 }
 
 // Reply implements fakebmc.Wire.
-func (x *exchange) Reply(a fakebmc.Answer, e fakebmc.Effects) { x.answer <- reply{a, e} }
+func (x *exchange) Reply(a fakebmc.Answer, e fakebmc.Effects) {
+	if x.then != nil {
+		x.then(reply{a, e})
+		return
+	}
+	x.answer <- reply{a, e}
+}
 
 // refuses holds an authenticated request against the rules about sessions and
 // against its precondition.

@@ -37,7 +37,7 @@ func handler(tb testing.TB, m *Mockup) http.Handler {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return s.service(g, b, address("127.0.0.1:1"))
+	return s.service(g, b, "127.0.0.1:1")
 }
 
 type address string

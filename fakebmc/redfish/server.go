@@ -158,7 +158,7 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 	if only != nil {
 		accept = severed{accept, only}
 	}
-	svc := s.service(g, only, ln.Addr())
+	svc := s.service(g, only, ln.Addr().String())
 	if s.cfg.Certificate != nil {
 		url = "https://" + ln.Addr().String()
 		accept = tls.NewListener(accept, &tls.Config{
@@ -186,7 +186,7 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 	return url, nil
 }
 
-func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
+func (s *Server) service(g *Group, only *fakebmc.BMC, name string) *service {
 	svc := &service{
 		group: g, account: account{s.cfg.Username, s.cfg.Password, s.cfg.AnyPassword},
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
@@ -194,7 +194,6 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 		hold:     s.cfg.HoldLimit, closing: s.closing, common: only, allowed: s.media,
 		streams: make(chan struct{}, maxStreams), subscriptions: &subscriptions{allowed: s.destinations, run: s.running.Go},
 	}
-	name := addr.String()
 	if only != nil {
 		name = only.Host() // the same at whatever port
 		svc.mockup = s.cfg.Mockup

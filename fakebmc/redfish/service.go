@@ -33,6 +33,8 @@ type service struct {
 	subscriptions *subscriptions
 	hold          time.Duration
 	closing       <-chan struct{}
+	// within says that its clients are in the same process, and no stranger can reach it.
+	within bool
 }
 
 // endpoint is what a path leads to.
@@ -340,12 +342,7 @@ func (s *service) resolver() func(path string) endpoint {
 // ServeHTTP puts every request, also one that will be refused, to the BMC that it
 // concerns, so that its rules and its log see all.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := r.URL.Path
-	if len(path) > 1 {
-		path = strings.TrimSuffix(path, "/")
-	}
-	x := &exchange{w: w, r: r, e: s.resolver()(path), answer: make(chan reply, 1)}
-	req := fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path, Query: r.URL.RawQuery}
+	x, req := s.exchange(w, r)
 	s.prepare(&req, x)
 
 	lost := x.e.bmc.Lost()
@@ -355,11 +352,31 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		abortRequest(w)
 		return
 	}
-	c := x.content(a)
+	s.finish(x, a, s.streams)
+}
+
+// pathOf is the path of a request without trailing slash.
+func pathOf(r *http.Request) string {
+	if len(r.URL.Path) > 1 {
+		return strings.TrimSuffix(r.URL.Path, "/")
+	}
+	return r.URL.Path
+}
+
+// exchange is a request on its way to the BMC that it concerns.
+func (s *service) exchange(w http.ResponseWriter, r *http.Request) (*exchange, fakebmc.Request) {
+	path := pathOf(r)
+	x := &exchange{w: w, r: r, e: s.resolver()(path), answer: make(chan reply, 1)}
+	return x, fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path, Query: r.URL.RawQuery}
+}
+
+// finish sends an answer, or a stream of events as long as there is a place for one.
+func (s *service) finish(x *exchange, a reply, streams chan struct{}) {
+	c, w, r := x.content(a), x.w, x.r
 	if c != nil && c.stream != nil && r.Method == http.MethodGet {
 		select {
-		case s.streams <- struct{}{}:
-			defer func() { <-s.streams }()
+		case streams <- struct{}{}:
+			defer func() { <-streams }()
 			c.stream(w, r)
 			return
 		default:
@@ -379,14 +396,13 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 	r := x.r
 	body, err := front.ReadBody(x.w, r)
-	x.body = body
-	req.Body = quotable(body)
 	s.decide(req, x, body, err)
 }
 
 // decide does so when the body is read, or has failed to be.
 func (s *service) decide(req *fakebmc.Request, x *exchange, body []byte, err error) {
 	r, e := x.r, &x.e
+	x.body, req.Body = body, quotable(body)
 	run := func(f func() response) { x.run = func(fakebmc.Effects) response { return f() } }
 	refuse := func(a response) {
 		run(func() response { return a })
@@ -455,7 +471,7 @@ func (s *service) decide(req *fakebmc.Request, x *exchange, body []byte, err err
 // the account.
 func (s *service) admits(x *exchange, path string) (response, bool) {
 	switch {
-	case s.account.open() && !front.IsLocal(x.r.Host):
+	case s.account.open() && !s.within && !front.IsLocal(x.r.Host):
 		// A stranger's page can have its own name lead to a loopback address. Where a
 		// password is asked for, it hasn't got that.
 		return refusal(http.StatusForbidden, msgAccessDenied, nil, x.r.Host), false

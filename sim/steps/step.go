@@ -192,8 +192,11 @@ func (s Step) Deed() (scenarios.Deed, bool) {
 	case ClassAPI:
 		d.Does = s.Verb + " " + s.Object.Kind + "/" + s.Object.Name
 	case ClassBMC:
-		if d.Does = s.Verb + " BMC/" + s.Object.Name; s.Effect {
+		switch { // what is neither has no name in a world of real requests
+		case s.Effect:
 			d.Does = "bmc " + s.Verb + " " + s.Object.Name
+		case s.Verb == "read":
+			d.Does = "read BMC/" + s.Object.Name
 		}
 	case ClassDeliver:
 		if s.By == nil {
