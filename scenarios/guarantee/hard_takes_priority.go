@@ -48,9 +48,9 @@ type hurried struct {
 	marked    bool
 	paused    bool
 	// node is the UID of the Node, and leaving says that it was asked to go.
-	node    string
-	leaving bool
-	requests  []history.Event // hard ones that are there
+	node     string
+	leaving  bool
+	requests []history.Event // hard ones that are there
 	// completed says that the last boot that began was complete, and calledOff how much longer the
 	// Node may stay, because an unseen boot must be called off first.
 	completed bool
