@@ -47,8 +47,10 @@ type hurried struct {
 	unmanaged bool
 	marked    bool
 	paused    bool
-	node      string
-	requests  []history.Event // hard ones that are there
+	// node is the UID of the Node, and leaving says that it was asked to go.
+	node     string
+	leaving  bool
+	requests []history.Event // hard ones that are there
 	// completed says that the last boot that began was complete, and calledOff how much longer the
 	// Node may stay, because an unseen boot must be called off first.
 	completed bool
@@ -105,7 +107,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.ProvisioningState:
 		h.unmanaged = !invariant.Managed(e.Value)
 	case history.NodeCreated:
-		h.node = e.UID
+		h.node, h.leaving = e.UID, false
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
@@ -115,8 +117,8 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 			c.done(&h.kept, c.release+h.calledOff, e)
 		}
 	case history.NodeDeleting:
-		if e.UID == h.node && c.roles.Tested(e.Actor) { // what keeps it from then on is another's
-			if !h.Known() {
+		if e.UID == h.node { // what keeps it from then on is another's
+			if h.leaving = true; !h.Known() || !c.roles.Tested(e.Actor) {
 				h.kept = history.Event{}
 			}
 			c.done(&h.kept, c.release+h.calledOff, e)
@@ -157,7 +159,7 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 	case invariant.PausedAnnotation:
 		h.paused = set
 	case invariant.RemediationAnnotation:
-		if set && h.marked && h.node != "" && h.kept.Kind == "" {
+		if set && h.marked && h.node != "" && !h.leaving && h.kept.Kind == "" {
 			h.kept, h.calledOff = *e, 0
 			if h.IsOff() && (!h.completed || h.mayBoot) {
 				h.calledOff = c.command
