@@ -42,6 +42,8 @@ type Failure struct {
 	// Missing says that what was promised never came, and not that something was done that
 	// may not be.
 	Missing bool
+	// Divides says what divides these from the schedules that held, if that was looked for.
+	Divides string
 	// Schedule is the first of them.
 	Schedule Schedule
 	// Count is their number.
@@ -141,7 +143,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 	}
 	i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == r.Signature })
 	if i < 0 {
-		t.Failed = append(t.Failed, Failure{r.Signature, r.Invariant, r.Missing, s, 1})
+		t.Failed = append(t.Failed, Failure{Signature: r.Signature, Invariant: r.Invariant, Missing: r.Missing, Schedule: s, Count: 1})
 		return
 	}
 	f := &t.Failed[i]
