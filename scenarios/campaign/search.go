@@ -110,7 +110,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		}
 		s.waiting--
 		chosen := under[result.Number]
-		schedule := chosen.played(result)
+		schedule := chosen.Played(result)
 		under[result.Number], early[result.Number] = schedule, result
 		tally.Add(schedule, result)
 		if whole := !chosen.Draw || len(result.Drawn) > 0; whole && s.Explain != nil {
@@ -137,9 +137,9 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 	return tally
 }
 
-// played returns the schedule with the deviations that were drawn, as far as the result records
+// Played returns the schedule with the deviations that were drawn, as far as the result records
 // them.
-func (s Schedule) played(r Result) Schedule {
+func (s Schedule) Played(r Result) Schedule {
 	if s.Draw {
 		s.Draw, s.Deviations = false, r.Drawn
 	}

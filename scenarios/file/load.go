@@ -137,14 +137,7 @@ func (d *document) scenario(vocab Vocabulary) *scenarios.Scenario {
 	v := newValidator(d, vocab, &scenario.Spec)
 	v.metadata(&scenario.Metadata, dnsLabel)
 	v.validate()
-	for kind, request := range vocab.Requests { // order does not matter: each by itself
-		if _, own := scenario.Spec.Requests[kind]; !own {
-			if scenario.Spec.Requests == nil {
-				scenario.Spec.Requests = make(map[string]scenarios.Request)
-			}
-			scenario.Spec.Requests[kind] = request
-		}
-	}
+	scenario.Spec.AddRequests(vocab.Requests)
 	for i := range scenario.Spec.Controllers {
 		c := &scenario.Spec.Controllers[i]
 		c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)
@@ -454,6 +447,8 @@ func (d *document) head(kind string) bool {
 			text += ": a plan is played with fencelab replay"
 		case head.field == "kind" && n.Value == scenarios.KindSystem:
 			text += ": it says what stories are played with: name it with --system"
+		case head.field == "kind" && n.Value == scenarios.KindCampaign:
+			text += ": a campaign is played with fencelab campaign run"
 		case head.field == "kind" && n.Value == scenarios.KindScenario:
 			text += ": a scenario is played with fencelab run"
 		}
