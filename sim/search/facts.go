@@ -57,6 +57,7 @@ type fact struct {
 // The ranks of facts: the first explain most.
 const (
 	wentWrong = iota
+	someOf // it went wrong in one of several ways
 	notKnown
 	inOrder
 	came
@@ -95,6 +96,10 @@ func (f *facts) scheduled(s steps.Step) {
 	case !ok:
 	case planned.Fault != "":
 		f.add(wentWrong, s.At, planned.Tell(actor, does, ""), planned.Tell(actor, does, "")+fmt.Sprintf(" (no. %d)", d.nth), d)
+		if strings.HasPrefix(string(planned.Fault), "crash") {
+			f.add(someOf, s.At, actor+" died at "+d.words, actor+" died at "+d.numbered(), d)
+		}
+		f.add(someOf, s.At, d.words+" failed in some way", d.numbered()+" failed in some way", d)
 	case planned.After == "":
 		for _, least := range Delays {
 			if least <= time.Duration(planned.Delay) {
@@ -178,7 +183,7 @@ func (f *facts) add(rank int, at time.Duration, plain, numbered string, of ...*d
 		names = append(names, d.Name())
 		needs = append(needs, pointOf(d.words))
 	}
-	if rank == wentWrong {
+	if rank <= someOf {
 		needs = nil // nothing goes wrong in the other schedules
 	}
 	f.found = append(f.found, fact{campaign.Fact{Point: pointOf(plain), Words: plain, Needs: needs}, 2 * rank, at, names})
