@@ -48,6 +48,8 @@ type Shrunk struct {
 	// needed says that each one that is left is needed: without it the run does not fail in
 	// the same way.
 	Needed bool `json:"needed,omitempty"`
+	// divides says what divides the schedules that fail like this one from those that hold.
+	Divides string `json:"divides,omitempty"`
 }
 
 // Defaults of a scenario. Timings are those of the fast virtual machines of the lab rather than of

@@ -163,8 +163,8 @@ const room = 1 << 32
 
 // takeTwo takes two steps at the time of the later one, and reports whether the second one was
 // still there. What they lead to has the same places among what is due at one time, whichever comes
-// first: else steps that depend on each other would change their order, too. The first one's place
-// is 0 or 1.
+// first: else steps that depend on each other would change their order, too. Some controllers copy
+// the revisions of what they have written: these don't matter. The first one's place is 0 or 1.
 func (a *audited) takeTwo(first, second steps.Name, place uint64) (both bool) {
 	of := func(n steps.Name) *step {
 		i := slices.IndexFunc(a.w.queue.steps, func(s *step) bool { return s.name == n })
@@ -172,15 +172,24 @@ func (a *audited) takeTwo(first, second steps.Name, place uint64) (both bool) {
 	}
 	one, other, base := of(first), of(second), a.w.order
 	at := max(one.at, other.at)
-	a.w.order = base + place*room
-	a.w.take(one, at)
+	a.revisions = make(map[string]string)
+	a.as(place, base, one, at)
 	if other.index < 0 {
 		return false
 	}
-	a.w.order = base + (1-place)*room
-	a.w.take(other, at)
+	a.as(1-place, base, other, at)
 	a.w.order = base + 2*room
 	return true
+}
+
+// as takes a step at a time, in its place.
+func (a *audited) as(place, base uint64, s *step, at time.Duration) {
+	a.w.order = base + place*room
+	before := a.store.Revision()
+	a.w.take(s, at)
+	for r := before + 1; r <= a.store.Revision(); r++ {
+		a.revisions[fmt.Sprint(r)] = fmt.Sprintf("revision %d of %d", r-before, place)
+	}
 }
 
 // goOn lets the world go on until a time, without the story, and returns which steps it takes.

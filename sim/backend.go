@@ -160,7 +160,9 @@ type Backend struct {
 	// it unset, to save the effort.
 	Evidence bool
 
-	w         *world
+	w *world
+	// revisions have other names in the identity: see [audited.takeTwo].
+	revisions map[string]string
 	spec      *scenarios.Spec
 	names     objects.Names
 	fields    objects.Fields

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash"
@@ -91,12 +92,16 @@ func (p *process) identify(to hash.Hash, known map[string]string) {
 var (
 	version = regexp.MustCompile(`"resourceVersion":"[0-9]+",?`)
 	moment  = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?Z`)
+	quoted  = regexp.MustCompile(`"[0-9]+\\?"`)
 	uid     = regexp.MustCompile(`00000000-0000-4000-8000-[0-9a-f]{12}`)
 )
 
-// knownUIDs maps each UID to its object.
+// knownUIDs maps each UID to its object, and revisions to what they are taken for.
 func (b *Backend) knownUIDs() map[string]string {
-	known := make(map[string]string)
+	known := maps.Clone(b.revisions)
+	if known == nil {
+		known = make(map[string]string)
+	}
 	for _, kind := range b.sim.server.Kinds() {
 		for _, obj := range b.store.List(kind, "") {
 			known[string(obj.GetUID())] = kind.Kind + "/" + obj.GetName()
@@ -113,6 +118,7 @@ func identifyObject(to hash.Hash, known map[string]string, obj client.Object) {
 	text := version.ReplaceAllString(plain(obj), "")
 	text = moment.ReplaceAllString(text, "then")
 	text = uid.ReplaceAllStringFunc(text, func(id string) string { return known[id] })
+	text = quoted.ReplaceAllStringFunc(text, func(n string) string { return cmp.Or(known[strings.Trim(n, `"\`)], n) })
 	fmt.Fprintf(to, "%T %s\n", obj, text)
 }
 

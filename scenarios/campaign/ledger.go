@@ -124,6 +124,8 @@ type Cluster struct {
 	Missing   bool `json:"missing,omitempty"`
 	Schedules int  `json:"schedules"`
 	First     int  `json:"firstSchedule"`
+	// Divides says what divides them from the schedules that held.
+	Divides string `json:"divides,omitempty"`
 }
 
 // Shown is a run that was reported on.
@@ -228,7 +230,7 @@ func (s *Search) searched(t Tally) *Searched {
 		found.Shares = covering.Shares()
 	}
 	for _, f := range t.Failures() {
-		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1})
+		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1, Divides: f.Divides})
 	}
 	return found
 }

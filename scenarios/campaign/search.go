@@ -22,6 +22,12 @@ type Search struct {
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
 	Until func(Schedule, Result) bool
 
+	// Explain, which may be nil, returns what was true in a failing schedule before it failed, the
+	// closest to it first.
+	Explain func(Schedule) ([]Fact, error)
+
+	// played are the schedules that can be played again as they were.
+	played []cameOut
 	// waiting counts the schedules that the workers have yet to report on, and variants counts
 	// those of them that were tried in place of others.
 	waiting, variants int
@@ -103,9 +109,13 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 			break
 		}
 		s.waiting--
-		schedule := under[result.Number].Played(result)
+		chosen := under[result.Number]
+		schedule := chosen.Played(result)
 		under[result.Number], early[result.Number] = schedule, result
 		tally.Add(schedule, result)
+		if whole := !chosen.Draw || len(result.Drawn) > 0; whole && s.Explain != nil {
+			s.played = append(s.played, cameOut{schedule, result.Verdict, result.Signature})
+		}
 		if done != nil {
 			done(tally)
 		}

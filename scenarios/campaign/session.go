@@ -5,6 +5,7 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -226,7 +227,8 @@ func (s *Session) Search(search *Search, pool Pool) (Tally, error) {
 	if !s.AsFound {
 		search.Shrink(pool, &tally)
 	}
-	err := pool.Close()
+	err := search.Divide(pool, &tally)
+	err = errors.Join(err, pool.Close())
 	done()
 	if err != nil {
 		return tally, exit.Coded(exit.Internal, err)
@@ -251,6 +253,9 @@ func (s *Session) Failures(search *Search, t Tally, show func(*scenarios.Plan) e
 			break
 		}
 		s.To.Print("\n%s like this one, schedule %d:\n", phrase.Count(f.Count, "schedule"), f.Schedule.Number+1)
+		if f.Divides != "" && f.Schedule.Shrunk == nil {
+			s.To.Print("  %s\n", f.Divides)
+		}
 		if err := show(search.Story.PlanOf(f.Schedule)); err != nil {
 			return err
 		}

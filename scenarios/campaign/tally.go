@@ -47,6 +47,8 @@ type Failure struct {
 	// Missing says that what was promised never came, and not that something was done that
 	// may not be.
 	Missing bool `json:"missing,omitempty"`
+	// Divides says what divides these from the schedules that held, if that was looked for.
+	Divides string `json:"divides,omitempty"`
 	// Schedule is the first of them.
 	Schedule Schedule `json:"schedule"`
 	// Count is their number.
@@ -133,7 +135,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 		one.Unknown = 1
 	}
 	if one.Held == 0 {
-		one.Failed = []Failure{{r.Signature, r.Invariant, r.Missing, s, 1}}
+		one.Failed = []Failure{{Signature: r.Signature, Invariant: r.Invariant, Missing: r.Missing, Schedule: s, Count: 1}}
 	}
 	t.Merge(one)
 }

@@ -49,6 +49,7 @@ type Report struct {
 	Expected   string            `json:"expected"`
 	AsExpected bool              `json:"asExpected"`
 	Reason     string            `json:"reason"`
+	Divides    string            `json:"divides"`
 	Backend    string            `json:"backend"`
 	Version    string            `json:"version"`
 	Seed       uint64            `json:"seed"`

@@ -48,6 +48,9 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	if broken != nil || verdict.Undecided() {
 		foot = append(foot, sides(o, about.hosts, about.actors, about.last)...)
 	}
+	if s := o.Plan.Shrunk; s != nil && s.Divides != "" {
+		head = append([]string{s.Divides}, head...)
+	}
 	if broken != nil {
 		foot = append(foot, margin(broken)...)
 	} else if verdict.Undecided() {

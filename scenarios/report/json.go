@@ -17,6 +17,7 @@ type result struct {
 	Expected   string            `json:"expected"`
 	AsExpected bool              `json:"asExpected"`
 	Reason     string            `json:"reason,omitempty"`
+	Divides    string            `json:"divides,omitempty"`
 	TooSlow    string            `json:"tooSlow,omitempty"`
 	Backend    string            `json:"backend,omitempty"`
 	Version    string            `json:"version,omitempty"`
@@ -100,6 +101,9 @@ func JSON(o *play.Outcome, replay string) []byte {
 		Timings:    timingsResult{t.Boot.Seconds(), t.SoftOff.Seconds(), t.HardOff.Seconds(), t.Skew.Seconds(), t.Quiet.Seconds()},
 		Notes:      o.Notes,
 		Processors: o.Spent,
+	}
+	if s := o.Plan.Shrunk; s != nil {
+		r.Divides = s.Divides
 	}
 	about := subjectOf(o)
 	r.Causes, r.Story = about.causes(o), about.landmarks(o, landmarksDrawn)

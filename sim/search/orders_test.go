@@ -125,6 +125,14 @@ func TestOrdersFind(t *testing.T) {
 	alone := NewAlone(simulator, s.Story)
 	tally := s.Run(alone, nil)
 	s.Shrink(alone, &tally)
+	if err := s.Divide(alone, &tally); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range tally.Failures() {
+		if !strings.Contains(f.Divides, "held") {
+			t.Errorf("%v: nothing is said of what divides it: %q", f.Schedule.Deviations, f.Divides)
+		}
+	}
 	player, found := NewPlayer(simulator, s.Story), false
 	for _, f := range tally.Failures() {
 		left := f.Schedule

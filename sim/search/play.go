@@ -73,6 +73,9 @@ func eventAt(h *history.History, at int) string {
 // Try plays a schedule and returns its result. Now and then it checks that the simulator is
 // deterministic.
 func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
+	if len(schedule.Ask) > 0 {
+		return p.answer(schedule)
+	}
 	var reached *coverage
 	audited := false
 	if p.story.Cover {

@@ -40,6 +40,7 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 		return nil, nil, err
 	}
 	s := &campaign.Search{Strategy: chosen.Strategy, Story: &campaign.Story{Plan: plan, Cover: chosen.learns}, Total: o.Schedules, What: chosen.what}
+	s.Explain = NewPlayer(simulator, s.Story).Explain
 	switch {
 	case o.For > 0:
 		s.Total = campaign.Endless

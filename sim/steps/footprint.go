@@ -126,9 +126,12 @@ func (s Step) Independent(of Step) bool {
 
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(x string) bool {
-		return slices.ContainsFunc(b, func(y string) bool { return x == y || below(x, y) || below(y, x) })
+		return slices.ContainsFunc(b, func(y string) bool { return Overlap(x, y) })
 	})
 }
+
+// Overlap reports whether two resources are the same, or one is a part of the other.
+func Overlap(x, y string) bool { return x == y || below(x, y) || below(y, x) }
 
 // below reports whether a resource is a part of another.
 func below(part, whole string) bool {
