@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/controllers/release"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -47,6 +48,7 @@ func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 	c.client.Speak(p.scheme)
 	deps.Client, deps.Live = c.client, kube.NewReader(store, g, p.actor.name)
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, g.life, cmp.Or(timeout, bmcTimeout)} }
+	deps.Storage = func(timeout time.Duration) release.Storage { return driver{p, g.life, timeout} }
 	return deps, nil
 }
 

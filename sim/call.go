@@ -22,6 +22,8 @@ type uplink struct {
 	store *kube.Store
 	api   *apiServer
 	bmcs  map[string]*fakebmc.BMC
+	// storage has the volume; nil without one.
+	storage *storage
 	// limiter bounds how often it asks the API server.
 	limiter limiter
 }
@@ -91,6 +93,8 @@ func (c *call) impatient() error {
 		return errPeerTimeout
 	case steps.ClassBMC:
 		return fmt.Errorf("the BMC did not answer within %s", c.patience)
+	case steps.ClassStorage:
+		return fmt.Errorf("the storage did not answer within %s", c.patience)
 	default:
 		return fmt.Errorf("the API server did not answer within %s", c.patience)
 	}
@@ -127,7 +131,7 @@ func (p *process) serve(f *flight, c *call) {
 	switch c.class {
 	case steps.ClassAPI:
 		latency += p.uplink.limiter.wait(p.w.now)
-	case steps.ClassBMC:
+	case steps.ClassBMC, steps.ClassStorage:
 		latency = bmcLatency
 	case steps.ClassWatchdog:
 		latency = workLatency

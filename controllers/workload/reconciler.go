@@ -40,6 +40,8 @@ type Settings struct {
 	Quarantine metav1.Duration `json:"quarantine,omitzero"`
 	// Stops is how long its processes take to stop, or never.
 	Stops string `json:"stops,omitempty"`
+	// Volume names the volume that they write to. Where there is one, others release the Pod.
+	Volume string `json:"volume,omitempty"`
 }
 
 // DefaultSettings returns the Pod default/exclusive.
@@ -74,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case apierrors.IsNotFound(err):
 		err = r.bind(ctx, key)
-	case err == nil:
+	case err == nil && r.Settings.Volume == "":
 		again, err = r.release(ctx, &pod)
 	}
 	if err != nil {
@@ -155,6 +157,9 @@ func (r *Reconciler) bind(ctx context.Context, key types.NamespacedName) error {
 	}
 	if r.Settings.Stops != "" {
 		pod.Annotations[api.StopsAnnotation] = r.Settings.Stops
+	}
+	if r.Settings.Volume != "" {
+		pod.Annotations[api.VolumeAnnotation] = r.Settings.Volume
 	}
 	if err := r.Client.Create(ctx, pod); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create it on Node %s: %w", chosen.Name, err)

@@ -84,6 +84,22 @@ const (
 	HostResumed Kind = "host-resumed"
 	// WatchdogFired says that the watchdog reset the host.
 	WatchdogFired Kind = "watchdog-fired"
+	// VolumeAttached and VolumeDetached say that the storage has given a volume, the Object, to
+	// Host, and taken it away; Boot is the one that runs there, if any, and Actor whoever asked.
+	// They come from an observer on the storage's side, and so do the others of volumes.
+	VolumeAttached Kind = "volume-attached"
+	VolumeDetached Kind = "volume-detached"
+	// VolumeMounted and VolumeUnmounted bracket a mount for writing. The end of a boot ends its
+	// mounts without an event of their own.
+	VolumeMounted   Kind = "volume-mounted"
+	VolumeUnmounted Kind = "volume-unmounted"
+	// VolumeWritten is a write of the workload in Boot that reached the storage, and Value how many
+	// seconds of writing that is. Only the first is recorded after each change of who has access.
+	VolumeWritten Kind = "volume-written"
+	// VolumeFenced and VolumeUnfenced bracket a time in which the storage takes nothing from Host,
+	// whatever that has attached or mounted.
+	VolumeFenced   Kind = "volume-fenced"
+	VolumeUnfenced Kind = "volume-unfenced"
 	// LinkCut and LinkRestored bracket a cut of the network: of every link of Host but
 	// its BMC's when Object is api, or of those from From to To, which are ends of links.
 	LinkCut      Kind = "link-cut"
@@ -128,6 +144,20 @@ const (
 	// is false in a Node that is created unless a NodeCordoned follows.
 	NodeCordoned   Kind = "node-cordoned"
 	NodeUncordoned Kind = "node-uncordoned"
+	// NodeOutOfService and NodeInService are the coming and the going of the taint which says that
+	// the Node's host is off for sure. A Node that is deleted has lost it.
+	NodeOutOfService Kind = "node-out-of-service"
+	NodeInService    Kind = "node-in-service"
+	// VolumesInUse is a change of what the Node says that its kubelet has mounted, in Value, or
+	// empty. A Node that is created without has had no such event.
+	VolumesInUse Kind = "volumes-in-use"
+	// DetachAsked is a VolumeAttachment's being marked for deletion, or gone unmarked. Value is the
+	// volume.
+	DetachAsked Kind = "detach-asked"
+	// StorageFenceRequested and StorageFenceEnded are the life of a StorageFence, which has the
+	// name of the Node whose host it is to keep out.
+	StorageFenceRequested Kind = "storage-fence-requested"
+	StorageFenceEnded     Kind = "storage-fence-ended"
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
 	// Pod that is gone from the API releases its workload. Value is the UID of the
 	// Node that it was bound to, of Pods that say so: those of the stand-ins.
@@ -265,6 +295,8 @@ const (
 var layers = map[Kind]Layer{
 	PowerOn: World, PowerOff: World, BootStarted: World, BootComplete: World, BootEnded: World,
 	WorkloadStarted: World, WorkloadStopped: World, HostPaused: World, HostResumed: World,
+	VolumeAttached: World, VolumeDetached: World, VolumeMounted: World, VolumeUnmounted: World, VolumeWritten: World, VolumeFenced: World, VolumeUnfenced: World,
+	NodeOutOfService: API, NodeInService: API, VolumesInUse: API, DetachAsked: API, StorageFenceRequested: API, StorageFenceEnded: API,
 	WatchdogFired: World, LinkCut: World, LinkRestored: World, LinkImpaired: World, EvidenceLost: World, EvidenceRegained: World,
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodTerminating: API, PodDeleted: API, AnnotationSet: API,
@@ -387,73 +419,86 @@ var linkPhrases = map[Kind]string{
 }
 
 var phrases = map[Kind]string{
-	PowerOn:              "{host} was powered on",
-	PowerOff:             "{host} was powered off",
-	BootStarted:          "{host} began to boot",
-	BootComplete:         "{host} finished booting",
-	BootEnded:            "the last process of {host}'s boot was gone",
-	WorkloadStarted:      "{object} started on {host}",
-	WorkloadStopped:      "{object} stopped on {host}",
-	WatchdogFired:        "the watchdog of {host} fired",
-	EvidenceLost:         "the observer of {host} fell silent",
-	NodeCreated:          "the Node of {host} was created",
-	NodeDeleted:          "the Node of {host} was deleted",
-	NodeReady:            "the Node of {host} became Ready",
-	NodeNotReady:         "the Node of {host} stopped being Ready",
-	PodBound:             "{object} was bound to {host}",
-	PodTerminating:       "{object} on {host} was marked for deletion",
-	PodDeleted:           "{object} on {host} was deleted",
-	AnnotationSet:        "{key} was set on {object}",
-	AnnotationRemoved:    "{key} was removed from {object}",
-	FieldIs:              "{key} of {object} became {value}",
-	PowerReported:        "{object} was reported powered on: {value}",
-	OnlineWanted:         "{object} was asked to be online: {value}",
-	LastPoweredOn:        "a boot of {host} was recorded",
-	PendingRebootSince:   "a request to reboot {host} was recorded",
-	ProvisioningState:    "{object} came to the provisioning state {value}",
-	HeldOffFor:           "{object} answered who holds it off: {value}",
-	PowerError:           "{object} had a power management error: {value}",
-	HostReleased:         "{object} released {host}",
-	HostConsumer:         "the consumer of {object} became {value}",
-	BareMetalHostCreated: "{object} was created",
-	MachineCreated:       "{object} was created",
-	DrainTimeout:         "the time to drain for {object} became {value}",
-	MachineNode:          "the Node of {object} became {value}",
-	NodeLabels:           "the labels of the Node of {host} became {value}",
-	EvidenceRegained:     "the observer of {host} was heard again",
-	BareMetalHostDeleted: "{object} was deleted",
-	MachineDeleted:       "{object} was deleted",
-	NodeCordoned:         "the Node of {host} was cordoned",
-	NodeUncordoned:       "the Node of {host} was uncordoned",
-	HostPaused:           "{host} stood still",
-	HostResumed:          "{host} went on",
-	LinkCut:              "{host} was cut off",
-	LinkRestored:         "{host} was connected again",
-	LinkImpaired:         "the network of {host} became poor",
-	FenceRequested:       "boot {value} of {host} was to end",
-	Stamped:              "{key} of {object} became {value}",
-	FenceEnded:           "the fencing of {host} was called over",
-	MachineDeleting:      "{object} was marked for deletion",
-	NodeDeleting:         "the Node of {host} was marked for deletion",
-	DeletionPhase:        "the deletion of {object} came to {value}",
-	BMCCommand:           "the BMC of {host} received {value}",
-	BMCFault:             "{value} bent a request to the BMC of {host}",
-	APIFault:             "a request of {actor} about {object} failed: {value}",
-	ControllerStarted:    "{actor} started",
-	ControllerCrashed:    "{actor} crashed",
-	ControllerEffect:     "{actor} asked for {value}",
-	ControllerWarning:    "{actor} warned about {object}: {value}",
-	ControllerError:      "{actor} failed: {value}",
-	ControllerPanicked:   "{actor} panicked: {value}",
-	RunStarted:           "the run started",
-	OpApplied:            "the scenario: {value}",
-	Deviated:             "the schedule left its default: {value}",
-	ScheduleEnded:        "the schedule ended, for the story could not go on",
-	StepOverdue:          "the story had waited in vain for {value}",
-	Healed:               "the faults were withdrawn",
-	LabStalled:           "the lab got too little of its machine",
-	LabRecovered:         "the lab was in time again, after {value}",
-	Done:                 "the run ended",
+	PowerOn:               "{host} was powered on",
+	PowerOff:              "{host} was powered off",
+	BootStarted:           "{host} began to boot",
+	BootComplete:          "{host} finished booting",
+	BootEnded:             "the last process of {host}'s boot was gone",
+	WorkloadStarted:       "{object} started on {host}",
+	WorkloadStopped:       "{object} stopped on {host}",
+	WatchdogFired:         "the watchdog of {host} fired",
+	VolumeAttached:        "{object} was attached to {host}",
+	VolumeDetached:        "{object} was detached from {host}",
+	VolumeMounted:         "{object} was mounted on {host}",
+	VolumeUnmounted:       "{object} was unmounted on {host}",
+	VolumeWritten:         "{host} wrote to {object}",
+	VolumeFenced:          "the storage cut {host} off",
+	VolumeUnfenced:        "the storage let {host} in again",
+	NodeOutOfService:      "the Node of {host} was tainted as out of service",
+	NodeInService:         "the Node of {host} was no longer out of service",
+	VolumesInUse:          "the Node of {host} said that it uses {value}",
+	DetachAsked:           "{value} was to be detached from {host}",
+	StorageFenceRequested: "{host} was to be kept out of the storage",
+	StorageFenceEnded:     "{host} was no longer to be kept out of the storage",
+	EvidenceLost:          "the observer of {host} fell silent",
+	NodeCreated:           "the Node of {host} was created",
+	NodeDeleted:           "the Node of {host} was deleted",
+	NodeReady:             "the Node of {host} became Ready",
+	NodeNotReady:          "the Node of {host} stopped being Ready",
+	PodBound:              "{object} was bound to {host}",
+	PodTerminating:        "{object} on {host} was marked for deletion",
+	PodDeleted:            "{object} on {host} was deleted",
+	AnnotationSet:         "{key} was set on {object}",
+	AnnotationRemoved:     "{key} was removed from {object}",
+	FieldIs:               "{key} of {object} became {value}",
+	PowerReported:         "{object} was reported powered on: {value}",
+	OnlineWanted:          "{object} was asked to be online: {value}",
+	LastPoweredOn:         "a boot of {host} was recorded",
+	PendingRebootSince:    "a request to reboot {host} was recorded",
+	ProvisioningState:     "{object} came to the provisioning state {value}",
+	HeldOffFor:            "{object} answered who holds it off: {value}",
+	PowerError:            "{object} had a power management error: {value}",
+	HostReleased:          "{object} released {host}",
+	HostConsumer:          "the consumer of {object} became {value}",
+	BareMetalHostCreated:  "{object} was created",
+	MachineCreated:        "{object} was created",
+	DrainTimeout:          "the time to drain for {object} became {value}",
+	MachineNode:           "the Node of {object} became {value}",
+	NodeLabels:            "the labels of the Node of {host} became {value}",
+	EvidenceRegained:      "the observer of {host} was heard again",
+	BareMetalHostDeleted:  "{object} was deleted",
+	MachineDeleted:        "{object} was deleted",
+	NodeCordoned:          "the Node of {host} was cordoned",
+	NodeUncordoned:        "the Node of {host} was uncordoned",
+	HostPaused:            "{host} stood still",
+	HostResumed:           "{host} went on",
+	LinkCut:               "{host} was cut off",
+	LinkRestored:          "{host} was connected again",
+	LinkImpaired:          "the network of {host} became poor",
+	FenceRequested:        "boot {value} of {host} was to end",
+	Stamped:               "{key} of {object} became {value}",
+	FenceEnded:            "the fencing of {host} was called over",
+	MachineDeleting:       "{object} was marked for deletion",
+	NodeDeleting:          "the Node of {host} was marked for deletion",
+	DeletionPhase:         "the deletion of {object} came to {value}",
+	BMCCommand:            "the BMC of {host} received {value}",
+	BMCFault:              "{value} bent a request to the BMC of {host}",
+	APIFault:              "a request of {actor} about {object} failed: {value}",
+	ControllerStarted:     "{actor} started",
+	ControllerCrashed:     "{actor} crashed",
+	ControllerEffect:      "{actor} asked for {value}",
+	ControllerWarning:     "{actor} warned about {object}: {value}",
+	ControllerError:       "{actor} failed: {value}",
+	ControllerPanicked:    "{actor} panicked: {value}",
+	RunStarted:            "the run started",
+	OpApplied:             "the scenario: {value}",
+	Deviated:              "the schedule left its default: {value}",
+	ScheduleEnded:         "the schedule ended, for the story could not go on",
+	StepOverdue:           "the story had waited in vain for {value}",
+	Healed:                "the faults were withdrawn",
+	LabStalled:            "the lab got too little of its machine",
+	LabRecovered:          "the lab was in time again, after {value}",
+	Done:                  "the run ended",
 }
 
 // Seconds renders a time as seconds with milliseconds: "41.200s".
