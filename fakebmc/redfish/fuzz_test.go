@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -65,6 +66,9 @@ func ask(h http.Handler, method, path, body string) (status int) {
 	return w.Code
 }
 
+// aims are the targets of a tree's actions.
+var aims = regexp.MustCompile(`"target": *"[^"]*"`)
+
 // FuzzMockup reads bytes as a tree, each path with its resource: whatever they are, they are
 // refused or served, and each path, action and change is answered.
 func FuzzMockup(f *testing.F) {
@@ -78,6 +82,7 @@ func FuzzMockup(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
+		f.Add(aims.ReplaceAll(data, []byte(`"target":"/redfish/v1/"`)))                           // which is a resource
 		f.Add(bytes.ReplaceAll(data, []byte("#Processor.v1_6_0.Processor"), []byte("Processor"))) // which names no schema
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -495,6 +495,9 @@ func (s *service) resolveMockup(path string) endpoint {
 	default:
 		s.resolveMockupMember(path, base, &e)
 	}
+	if base != nil && e.get == nil && e.power == nil { // an action's target is a resource as well
+		s.showMockup(path, base, &e)
+	}
 	if e.outside = m.outside; e.dress == nil && (e.reset != "" || e.manager || e.media) {
 		e.dress = m.rename // of a task
 	}
@@ -526,7 +529,7 @@ func (s *service) mockupDrive(path string, base object, e *endpoint) {
 
 // resolveMockupMember finds a session or a task, or what the mockup says of a path.
 func (s *service) resolveMockupMember(path string, base object, e *endpoint) {
-	m, b := s.mockup, s.common
+	m := s.mockup
 	for outer, inner := range map[string]string{m.sessions: sessionsPath, m.tasks: tasksPath, monitorsPath: monitorsPath, m.subscriptions: subscriptionsPath} { // one at most
 		if rest, ok := strings.CutPrefix(path, outer+"/"); ok && outer != "" {
 			*e = s.resolve(inner + "/" + rest)
@@ -541,9 +544,14 @@ func (s *service) resolveMockupMember(path string, base object, e *endpoint) {
 			return refusal(http.StatusBadRequest, msgActionNotSupported, nil, action)
 		}
 	}
-	if base == nil {
-		return
+	if base != nil {
+		s.showMockup(path, base, e)
 	}
+}
+
+// showMockup has a path answer GET with what the mockup says of it.
+func (s *service) showMockup(path string, base object, e *endpoint) {
+	m, b := s.mockup, s.common
 	e.public = path == rootPath
 	e.get = func() response {
 		o := clone(base).(object)

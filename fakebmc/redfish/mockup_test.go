@@ -66,7 +66,13 @@ func mockupDir(t testing.TB, name string) string {
 // mockupRig serves one host that looks like a mockup.
 func mockupRig(t *testing.T, name string, cfg redfish.Config, options ...fakebmc.Option) *rig {
 	t.Helper()
-	m, err := redfish.LoadMockup(mockupDir(t, name))
+	return mockupRigOf(t, mockupDir(t, name), cfg, options...)
+}
+
+// mockupRigOf serves one that looks like the mockup in a directory.
+func mockupRigOf(t *testing.T, dir string, cfg redfish.Config, options ...fakebmc.Option) *rig {
+	t.Helper()
+	m, err := redfish.LoadMockup(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,6 +348,44 @@ func TestNoMockup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTargetIsResource: a tree that has a resource at the target of an action shows it there, and
+// the action works.
+func TestTargetIsResource(t *testing.T) {
+	dir := mockupDir(t, "baseboard")
+	var tree struct {
+		Actions map[string]struct{ Target string }
+	}
+	for _, of := range []string{"Systems/System_0", "Managers/BMC_0"} {
+		data, err := os.ReadFile(filepath.Join(dir, v1, of, "index.json"))
+		if err == nil {
+			err = json.Unmarshal(data, &tree)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, action := range []string{"#ComputerSystem.Reset", "#Manager.Reset"} {
+		at := filepath.Join(dir, tree.Actions[action].Target)
+		if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, "index.json"), []byte(`{"Id": "`+action+`"}`), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := mockupRigOf(t, dir, redfish.Config{})
+	for action, reset := range map[string]fakebmc.ResetType{"#ComputerSystem.Reset": fakebmc.ResetForceOff, "#Manager.Reset": "ForceRestart"} {
+		at := tree.Actions[action].Target
+		if got := r.do("GET", at, "").json(t); got["Id"] != action {
+			t.Errorf("%s shows %v", at, got)
+		}
+		if got := r.do("POST", at, `{}`); got.message() != "ActionParameterMissing" {
+			t.Errorf("%s without a parameter answers %d %s", at, got.status, got.body)
+		}
+		if got := r.do("POST", at, resetBody(reset)); got.status >= 300 {
+			t.Errorf("%s answers %d %s", at, got.status, got.body)
+		}
+	}
+	eventually(t, said("the host is not off"), func() bool { return r.state() == fakebmc.Off })
 }
 
 // TestMockupDrive: the mockup's CD drive, wherever it has that, is the host's; its other drives are

@@ -424,14 +424,14 @@ func (s *service) decide(req *fakebmc.Request, x *exchange, body []byte, err err
 		refuse(refusal(status, msgUnrecognizedBody, nil))
 	case changes && !front.IsJSON(r) && !(e.post != nil && len(body) == 0 && r.Header.Get("Content-Type") == ""):
 		refuse(refusal(http.StatusUnsupportedMediaType, msgHeaderInvalid, nil, "Content-Type: "+r.Header.Get("Content-Type")))
-	case e.reset != "":
+	case r.Method == http.MethodPost && e.reset != "":
 		var a response
 		if req.ResetType, a = parseReset(body, e.reset); req.ResetType == "" {
 			refuse(a)
 		} else if e.resets != nil && !slices.Contains(e.resets, req.ResetType) {
 			refuse(refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, string(req.ResetType), "ResetType", e.reset))
 		}
-	case e.manager:
+	case r.Method == http.MethodPost && e.manager:
 		var a response
 		if req.ResetType, a = parseReset(body, "Manager.Reset"); req.ResetType == "" {
 			refuse(a)

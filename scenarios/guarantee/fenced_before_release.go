@@ -244,7 +244,8 @@ func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
 		c.Suspend(e, ", and nobody saw whether "+e.Host+" still ran")
 	case h.Boot != "":
 		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
-	case c.Near(&h.Ended, e):
+	case c.Near(&h.Ended, e): // it is ruled on, if in doubt
+		c.Allow(e, &h.Ended)
 		c.Close(&h.Ended, e)
 	default:
 		c.Allow(e, &h.Ended)

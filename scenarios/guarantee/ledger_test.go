@@ -2,13 +2,15 @@ package guarantee
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // TestEveryHarmIsJudged: what a process without a part does is a harm on which no guarantee has
-// ruled; a process with a part is judged by a guarantee.
+// ruled; a process with a part is judged by a guarantee, also where observers don't agree on what
+// came first.
 func TestEveryHarmIsJudged(t *testing.T) {
 	events := []history.Event{
 		{Kind: history.BootStarted, Host: "worker-1", Boot: "b1"}, {Kind: history.BootComplete, Host: "worker-1", Boot: "b1"},
@@ -24,12 +26,15 @@ func TestEveryHarmIsJudged(t *testing.T) {
 	for _, tc := range []struct {
 		roles    invariant.Roles
 		unjudged int
+		skew     time.Duration
 	}{
-		{invariant.Roles{Others: []string{"team"}}, 3},
-		{invariant.Roles{Remediation: "team"}, 0},
-		{invariant.Roles{Power: "reboot"}, 0}, // a stranger: a user's own doing
+		{invariant.Roles{Others: []string{"team"}}, 3, 0},
+		{invariant.Roles{Remediation: "team"}, 0, 0},
+		{invariant.Roles{Remediation: "team"}, 0, time.Second},
+		{invariant.Roles{Power: "reboot"}, 0, 0}, // a stranger: a user's own doing
 	} {
 		params := usual()
+		params.Timings.Skew = tc.skew
 		params.Hosts, params.Roles = []string{"worker-1"}, tc.roles
 		p := invariant.NewPanel([]invariant.Invariant{powerRestored}, All(), params)
 		for _, e := range record(events).Events() {
