@@ -314,6 +314,9 @@ var registrations = []Registration{
 		if settings.KeepMarkUntilNodeReturns {
 			right = remediation.KeepMark
 		}
+		if settings.Release == remediation.OutOfServiceTaint {
+			right = remediation.Taint
+		}
 		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
 		return &remediation.Reconciler{
 			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),

@@ -345,7 +345,7 @@ func (k *kubelet) sync(t trouble) {
 		// A Pod that names no Node belongs to any.
 		of := pod.Annotations[api.NodeUIDAnnotation]
 		if pod.Spec.NodeName == k.node && (k.adopts || of == "" || of == string(k.uid)) {
-			if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed {
+			if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 				terminating = append(terminating, pod)
 				continue
 			}
@@ -457,6 +457,7 @@ func (k *kubelet) stopContainer(c *container, grace time.Duration) {
 			k.host.StopWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 			k.forget(c)
 			if c.volume {
+				k.tellStopped(c)
 				k.unmount(func() { k.confirmDeletion(c) })
 				return
 			}

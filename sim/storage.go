@@ -233,6 +233,24 @@ func (k *kubelet) unmount(then func()) {
 	again(unmountTime)
 }
 
+// tellStopped reports that the process of a Pod has stopped, before its volume is unmounted: from
+// then on the Pod no longer wants the volume.
+func (k *kubelet) tellStopped(c *container) {
+	k.do(steps.ClassKubelet, steps.Deed{Verb: "report", On: steps.Object{Kind: "Pod"}}, podNoticed, func(t trouble) {
+		obj, err := k.store.Get(k.kinds.pod, c.key)
+		if t.fault != "" || !k.alive || k.unreachable() || err != nil || obj.GetUID() != c.pod {
+			return
+		}
+		pod := obj.(*corev1.Pod).DeepCopy()
+		if pod.Status.Phase == corev1.PodRunning {
+			pod.Status.Phase = corev1.PodSucceeded
+			if _, err := k.store.UpdateStatus(k.actor.name, pod); err != nil {
+				k.w.fail(err)
+			}
+		}
+	})
+}
+
 // tidy unmounts the volume where a kubelet that has started anew finds it, and no Pod wants it.
 func (k *kubelet) tidy() {
 	if s := k.host.storage; s != nil && k.reconstructed && !k.tidying && s.Mounted(k.host.name) && !slices.ContainsFunc(k.containers, func(c *container) bool { return c.volume }) {

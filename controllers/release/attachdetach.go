@@ -185,8 +185,8 @@ func survey(ctx context.Context, from client.Reader) (*situation, error) {
 	return s, nil
 }
 
-// wants reports whether a Pod still wants its volumes: by its status alone, which stays as it is once
-// its kubelet is cut off.
+// wants reports whether a Pod still wants its volumes: by its status alone, which stays as it is
+// once its kubelet is cut off.
 func wants(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {
 	case corev1.PodFailed, corev1.PodSucceeded:
@@ -208,7 +208,7 @@ func (r *AttachDetach) inherit(s *situation) {
 			}
 		}
 	}
-	for at := range s.attachments { // order does not matter
+	for at := range s.attachments { // order does not matter: each fills its own entry
 		if r.known[at] == nil {
 			r.known[at] = &memory{attached: true, inUse: true}
 		}
@@ -238,8 +238,8 @@ func (r *AttachDetach) look(ctx context.Context, s *situation, at Place) (time.D
 		a.Ready, a.OutOfService = api.Ready(node), api.OutOfService(node)
 	}
 	if m != nil {
-		// The last status of a Node that is gone counts on. One that is made anew has a status of its
-		// own. Events that come together are looked at once.
+		// The last status of a Node that is gone counts on. One that is made anew has a status of
+		// its own. Events that come together are looked at once.
 		if node != nil {
 			m.inUse = slices.Contains(node.Status.VolumesInUse, api.UniqueVolume(at.Volume))
 		}

@@ -114,7 +114,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 			}
 			c.done(&h.kept, c.release+h.calledOff, e)
 		}
-	case history.NodeDeleting:
+	case history.NodeDeleting, history.NodeOutOfService:
 		if e.UID == h.node && c.roles.Tested(e.Actor) { // what keeps it from then on is another's
 			if !h.Known() {
 				h.kept = history.Event{}

@@ -38,10 +38,12 @@ type nodes struct {
 type nodeHost struct {
 	invariant.Body
 	invariant.Demand
-	had       bool
-	uid       string
-	ready     bool
-	cordoned  bool
+	had      bool
+	uid      string
+	ready    bool
+	cordoned bool
+	// calledOff says that a process under test has called the Node out of service.
+	calledOff bool
 	labels    string
 	disturbed bool
 	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes
@@ -122,6 +124,10 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeCordoned:
 		h.cordoned, h.since, h.cordon, h.owed = true, *e, *e, history.Event{}
 		h.wasCordoned = h.wasCordoned || c.roles.Blameless(e) // whoever cordons it, and is not under test, means it
+	case history.NodeOutOfService:
+		h.calledOff = !c.roles.Blameless(e)
+	case history.NodeInService:
+		h.calledOff = false
 	case history.NodeUncordoned:
 		h.cordoned = false
 		if c.roles.Blameless(e) { // whoever wants it schedulable
@@ -154,7 +160,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 }
 
 // nodeEvents come when a Node is as it was.
-var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
+var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels})
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
 // itself has to switch on a host that is off; agents make its Node anew nevertheless.
@@ -175,6 +181,8 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Dura
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:
 		what = "is still cordoned"
+	case s.calledOff:
+		what = "is still called out of service"
 	case s.owed.Kind != "":
 		what = "is not cordoned again, as " + s.owed.Actor + " had cordoned it at " + invariant.Seconds(s.owed.At)
 	case history.MissingLabels(s.labels, s.wanted) != "":
