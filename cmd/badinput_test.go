@@ -42,7 +42,8 @@ func TestBadInput(t *testing.T) {
 	}{
 		// Flags that would change nothing.
 		{"run story.yaml --schedules 20", nil, "--schedules: only a search has a use for it: add --strategy sweep, or another"},
-		{"run story.yaml --workers 7", nil, "--workers: only a search has a use for it: add --strategy sweep"},
+		{"run story.yaml --workers 7", nil, "--workers: it is one story, and they play several at a time: leave it out, or add --strategy sweep"},
+		{"run story.yaml --backend lab --workers 7", nil, "--workers: only a search has a use for it: add --strategy sweep"},
 		{"run story.yaml --no-shrink", nil, "--no-shrink: only a search"},
 		{"run story.yaml --seed 7", nil, "--seed: these stories leave nothing to chance, and neither does --strategy benign: leave it out, or add --strategy random"},
 		{"run story.yaml --strategy sweep --seed 7", nil, "neither does --strategy sweep"},

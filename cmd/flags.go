@@ -75,7 +75,8 @@ func (r *runner) unused(cmd *cobra.Command, loaded []*scenarios.Scenario) error 
 		why  string
 	}{
 		{"schedules", strategy == benign, searches},
-		{"workers", strategy == benign, searches},
+		{"workers", strategy == benign && r.World != "sim", searches},
+		{"workers", strategy == benign && len(loaded) == 1, "it is one story, and they play several at a time: leave it out, or add --strategy " + sweeping},
 		{"no-shrink", strategy == benign, searches},
 		{"workers", r.World == "lab" && r.Chosen("hosts") != lab.Model, "virtual machines want the machine for themselves: leave it out, or add --hosts " + lab.Model},
 		{"no-shrink", r.World == "lab", "a sweep of the lab makes one deviation at a time: leave it out"},

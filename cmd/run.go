@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/fencelab/fencelab/lab/sweep"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -80,7 +82,7 @@ is saved below --out.`,
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep and orders the maximum, and without this flag all")
 	flags.BoolVarP(&r.Quiet, "quiet", "q", false, "print no line for a scenario that came out as expected, but how far the run has come")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
-	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
+	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many stories the simulator plays at a time, how many worker processes a search uses, or how many labs of model hosts a sweep")
 	return cmd
 }
 
@@ -176,6 +178,9 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	if r.Format == "json" {
 		r.Out = io.Discard // the ledger has it all
 	}
+	if strategy == benign && !r.Real && !r.Trace {
+		r.session.Early = r.early
+	}
 	ended := r.session.Suite(ctx, ledger, loaded, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
 		switch {
 		case strategy == benign:
@@ -202,6 +207,20 @@ func (r *runner) backend() play.Backend {
 		return lab.New(r.lab())
 	}
 	return r.simulator.Evident()
+}
+
+// early plays plans in the simulator on several cores, each with a simulator of its own.
+func (r *runner) early(ctx context.Context, plans []*scenarios.Plan) (take func() campaign.Played) {
+	simulators := make([]*sim.Simulator, r.workers)
+	return pool.Ahead(ctx, r.workers, len(plans), func(ctx context.Context, worker, i int) (played campaign.Played) {
+		if simulators[worker] == nil {
+			if simulators[worker], played.Err = sim.New(); played.Err != nil {
+				return played
+			}
+		}
+		own := simulators[worker]
+		return r.session.PlayEarly(ctx, plans[i], func() play.Backend { return own.Backend() }, own.Evident)
+	})
 }
 
 // lab are the options of a lab with the chosen parts.

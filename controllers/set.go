@@ -54,9 +54,11 @@ type Reservation struct {
 	Keeps func(client.Object) bool
 }
 
-// Request says where an object that asks for a host to be fenced has the host's name, such as
-// spec.node, and the field and value that say that it was done, such as status.phase=Done.
-type Request struct{ Fences, Done string }
+// Request says what the objects of a kind mean. Fences, Marks and Releases are the paths of the
+// name of the host that they ask to be fenced, whose Node they find unhealthy, or where they say
+// that nothing runs any more, such as spec.node. When and Done are a field and its value: with one
+// they mean it, and with the other it was done, such as status.phase=Done.
+type Request struct{ Fences, Marks, Releases, When, Done string }
 
 // A Set is the controllers that a world can run: fencelab's own and those of modules,
 // with all their kinds. It doesn't change and may be shared.

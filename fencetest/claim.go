@@ -21,7 +21,7 @@ func Breach(event history.Event, text string) error { return &breach{event, text
 // claim is the guarantee that a function judges.
 func claim(name string, check func([]history.Event) error) invariant.Invariant {
 	return invariant.Invariant{
-		ID: name, Claim: "A claim of the test's own.",
+		ID: name, Claim: "A claim of the test's own.", Literal: true,
 		New: func(invariant.Params) invariant.Checker { return &claimed{name: name, check: check} },
 	}
 }

@@ -183,6 +183,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		{what: "creating the hosts and their BMCs", do: b.makeHosts},
 		{what: "creating the topology", do: b.createTopology},
 		{what: "installing what programs need", do: b.installPrograms, spared: !plan.Spec.HasPrograms()},
+		{what: "finding the kinds that they brought", do: b.adoptKinds, spared: !plan.Spec.HasPrograms()},
 		{what: "watching the API", do: func() error { return b.record.Watch(b.ctx, b.plane.admin) }},
 		{what: "switching the hosts on", do: b.switchOn},
 		{what: "having Ironic adopt the hosts", do: b.startIronic, spared: b.options.Power != Ironic},

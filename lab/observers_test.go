@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,5 +105,66 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		if by[kind] != "reboot" {
 			t.Errorf("%s by %q", kind, by[kind])
 		}
+	}
+}
+
+// TestObserversKnowOwnKinds: the lab watches a kind that a system describes and a program has
+// installed. It records what the objects mean to a host, and who wrote them.
+func TestObserversKnowOwnKinds(t *testing.T) {
+	NeedControlPlane(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: sicks.acme.example},
+spec: {group: acme.example, scope: Cluster, names: {kind: Sick, listKind: SickList, plural: sicks, singular: sick},
+versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+`
+	spec := scenarios.Spec{
+		Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1", NodeName: "n1"}}},
+		Requests: map[string]scenarios.Request{"Sick.acme.example": {Fences: "spec.node", Done: "spec.phase=Done"}},
+	}
+	fields, err := objects.FieldsOf(&spec)
+	must(err)
+	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: spec}}
+	b.record = record.New(b.since, b.kinds, objects.NamesOf(&spec.Topology), fields)
+	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
+	must(b.startControlPlane())
+	t.Cleanup(func() { must(b.plane.Stop()) })
+	if err := b.adoptKinds(); err == nil || !strings.Contains(err.Error(), "a program has to install its definition") {
+		t.Errorf("without the definition: %v", err)
+	}
+	must(b.plane.Install(b.ctx, fstest.MapFS{"crd.yaml": {Data: []byte(definition)}}))
+	must(b.adoptKinds())
+	must(b.record.Watch(b.ctx, b.plane.admin))
+
+	config, l := b.as("reboot"), &life{p: &proc{b: b, name: "reboot"}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &gate.Gate{Judge: l, Read: gate.API(b.kinds), Next: next, UserAgent: "reboot"}
+	})
+	controller, err := client.New(config, client.Options{Scheme: api.NewScheme()})
+	must(err)
+	sick := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "acme.example/v1", "kind": "Sick", "metadata": map[string]any{"name": "s"}, "spec": map[string]any{"node": "n1"},
+	}}
+	must(controller.Create(t.Context(), sick))
+	must(b.plane.admin.Patch(t.Context(), sick, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"phase":"Done"}}`))))
+	must(controller.Delete(t.Context(), sick))
+	must(controller.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "acme.example/v1", "kind": "Sick", "metadata": map[string]any{"name": "t"}, "spec": map[string]any{"node": "n1"},
+	}}))
+	want := []string{"Sick/s wanted worker-1 reboot", "Sick/s done worker-1 scenario", "Sick/t wanted worker-1 reboot"}
+	var got []string
+	_, err = b.record.Advance(t.Context(), b.since()+time.Minute, func(e history.Event) bool {
+		if e.Kind == history.FieldIs {
+			got = append(got, strings.Join([]string{e.Object, e.Value, e.Host, e.Actor}, " "))
+		}
+		return len(got) == len(want)
+	})
+	must(err)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

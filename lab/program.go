@@ -63,6 +63,14 @@ func (b *Backend) installPrograms() error {
 	return nil
 }
 
+// adoptKinds adds those that programs have installed and the plan describes to the lab's.
+func (b *Backend) adoptKinds() (err error) {
+	if b.kinds, err = b.kinds.Adopt(&b.plan.Spec, b.plane.admin.RESTMapper()); err == nil {
+		b.record.Adopt(b.kinds)
+	}
+	return err
+}
+
 // install makes what manifests say.
 func (b *Backend) install(manifests fs.FS, err error) error {
 	if err != nil {

@@ -245,6 +245,9 @@ func (f StepFault) HasExtent() bool {
 	return f == FaultLate || f == FaultCrashLate || f == FaultStaleList || f == FaultCrashStale
 }
 
+// Waiting says that the step waits for another one.
+func (d Deviation) Waiting() string { return d.Step + " waits for " + d.After }
+
 func (d Deviation) String() string {
 	switch {
 	case d.After != "" && d.Fault == "":

@@ -88,8 +88,8 @@ type Spec struct {
 	// claims are fields by which a system states that a host is off, for the guarantee
 	// claim-is-true.
 	Claims []OffClaim `json:"claims,omitempty"`
-	// requests are the kinds of a system's own whose objects ask for a host to be fenced, by the
-	// guarantee one-fencing-per-request; elsewhere they count as marks of the Machine.
+	// requests say what kinds of a system's own mean: which ask for a host to be fenced, by the
+	// guarantee one-fencing-per-request, which mark one, and which release what ran there.
 	Requests map[string]Request `json:"requests,omitempty"`
 	// expect is the expected outcome. Default: every guarantee is held.
 	Expect Expectation `json:"expect,omitzero"`

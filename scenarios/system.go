@@ -71,6 +71,8 @@ type SystemSpec struct {
 	// settings configure fencelab's own controllers that run beside the programs, by their names,
 	// with what they have to know of the system. The story's other settings remain.
 	Settings map[string]json.RawMessage `json:"settings,omitempty"`
+	// requests say what the system's own kinds mean, in every scenario that doesn't say so itself.
+	Requests map[string]Request `json:"requests,omitempty"`
 }
 
 // SystemController is one of a system's programs.
@@ -207,6 +209,7 @@ func (s *System) Takes(spec *Spec) error {
 		}
 	}
 	spec.Controllers = listed
+	spec.AddRequests(s.Spec.Requests)
 	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
 	spec.Topology.BMC = cmp.Or(s.Spec.BMC, spec.Topology.BMC)
 	return nil

@@ -15,10 +15,11 @@ import (
 )
 
 // Audit checks that two steps are independent: it plays a plan up to the first step, behind the
-// first n of its story, that is independent of others which wait meanwhile, and takes it and one of
-// those in both orders. The error names two that lead to different worlds. It returns false where
-// there are no such steps, and for controllers that run in a bubble, which go on only after the
-// step.
+// first n of its story, that is independent of others which wait meanwhile, takes it and one of
+// those in both orders, and lets both worlds go on for a while. The error names two steps behind
+// which the worlds differ, at once or in what is done next: what a reconcile has read shows only in
+// that. Audit returns false where there are no such steps, and for controllers that run in a
+// bubble, which go on only after the step.
 func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, other steps.Step) bool) (audited bool, err error) {
 	a, err := s.stopAt(plan, n, independent)
 	if a == nil || err != nil {
@@ -29,13 +30,42 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 		return false, errors.Join(err, errors.New("audit the independence of steps: the same plan has not come as far again"))
 	}
 	one, other := a.waiting()[0], a.other
-	identity, both := a.takeTwo(one, other)
-	swapped, still := b.takeTwo(other, one)
-	if both != still || identity != swapped {
-		of := func(n steps.Name) string { return fmt.Sprintf("%s (%s)", n, a.known[n].Footprint()) }
-		return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: one of the footprints is too small", of(one), of(other))
+	differ := a.differ(b, one, other)
+	if differ == "" {
+		return true, nil
 	}
-	return true, nil
+	of := func(n steps.Name) string { return fmt.Sprintf("%s (%s)", n, a.known[n].Footprint()) }
+	return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: %s; one of the footprints is too small", of(one), of(other), differ)
+}
+
+// aftermath are the times behind two swapped steps at which their worlds are compared: when the
+// next call has come, and when whatever waits for a poll or a requeue has run.
+var aftermath = []time.Duration{0, time.Second, 30 * time.Second}
+
+// differ takes two steps in this order here and in the other one in the other world. It says how
+// the worlds differ then, or nothing.
+func (a *audited) differ(b *audited, one, other steps.Name) string {
+	both, still := a.takeTwo(one, other, 0), b.takeTwo(other, one, 1)
+	switch {
+	case both != still:
+		return "one of them takes the other one away"
+	case !both:
+		return "" // in either order
+	}
+	from := a.w.now
+	for _, after := range aftermath {
+		did, also := a.goOn(from+after), b.goOn(from+after)
+		for i := range max(len(did), len(also)) {
+			if i >= len(did) || i >= len(also) || did[i] != also[i] {
+				at := func(all []string) string { return append(all, "nothing")[min(i, len(all))] }
+				return fmt.Sprintf("%s is done in one, and %s in the other", at(did), at(also))
+			}
+		}
+		if a.Identity() != b.Identity() {
+			return fmt.Sprintf("%s later they are in different states", after)
+		}
+	}
+	return ""
 }
 
 // audited is a world that stops before one of its steps. It implements play.Backend.
@@ -127,19 +157,37 @@ func (a *audited) waiting() (names []steps.Name) {
 	return names
 }
 
-// takeTwo takes two steps at the time of the later one. It returns the identity of the world then,
-// and whether the second one was still there.
-func (a *audited) takeTwo(first, second steps.Name) (identity uint64, both bool) {
+// room is how many places in the order of what is due at one time each of two steps has for what it
+// leads to.
+const room = 1 << 32
+
+// takeTwo takes two steps at the time of the later one, and reports whether the second one was
+// still there. What they lead to has the same places among what is due at one time, whichever comes
+// first: else steps that depend on each other would change their order, too. The first one's place
+// is 0 or 1.
+func (a *audited) takeTwo(first, second steps.Name, place uint64) (both bool) {
 	of := func(n steps.Name) *step {
 		i := slices.IndexFunc(a.w.queue.steps, func(s *step) bool { return s.name == n })
 		return a.w.queue.steps[i]
 	}
-	one, other := of(first), of(second)
+	one, other, base := of(first), of(second), a.w.order
 	at := max(one.at, other.at)
+	a.w.order = base + place*room
 	a.w.take(one, at)
 	if other.index < 0 {
-		return 0, false
+		return false
 	}
+	a.w.order = base + (1-place)*room
 	a.w.take(other, at)
-	return a.Identity(), true
+	a.w.order = base + 2*room
+	return true
+}
+
+// goOn lets the world go on until a time, without the story, and returns which steps it takes.
+func (a *audited) goOn(until time.Duration) (did []string) {
+	a.w.took = func(s steps.Name, at time.Duration) { did = append(did, fmt.Sprintf("%s at %s", s, at)) }
+	if _, err := a.Backend.Advance(until, func(history.Event) bool { return false }); err != nil {
+		did = append(did, err.Error())
+	}
+	return did
 }

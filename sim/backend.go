@@ -458,7 +458,7 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 // committed handles every change in the API: it emits events and notifies the caches that watch
 // the kind.
 func (b *Backend) committed(c kube.Change) {
-	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields[kind.Name]) > 0 {
+	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields.Of(kind)) > 0 {
 		b.changed(kind, c)
 	}
 	for _, p := range b.processes {
@@ -481,8 +481,8 @@ func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 	}
 	b.names.Changes(kind, c.Old, c.New, emit)
 	b.fields.Changes(b.names, kind, meta(c.Old), meta(c.New), emit)
-	if kind.Foreign && kind.Changes == nil && len(b.fields[kind.Name]) == 0 && slices.ContainsFunc(b.processes, func(p *process) bool { return p.actor.name == c.Actor && p.registration.Plays != "" }) {
-		b.w.note(fmt.Sprintf("nothing here looks at %s: if it asks for a host to be fenced, say so in spec.requests", kind.Name))
+	if kind.Foreign && kind.Changes == nil && len(b.fields.Of(kind)) == 0 && slices.ContainsFunc(b.processes, func(p *process) bool { return p.actor.name == c.Actor && p.registration.Plays != "" }) {
+		b.w.note(fmt.Sprintf("nothing here looks at %s: if it asks for a host to be fenced, marks or releases one, say so in spec.requests", kind.Name))
 	}
 	if c.Kind == b.sim.kinds.pod {
 		for _, obj := range [...]client.Object{c.Old, c.New} {

@@ -59,8 +59,9 @@ func (w *world) park(s *step, of *wait) {
 	}
 	s.at += time.Duration(of.deviation.Delay)
 	of.other.waiting = append(of.other.waiting, s)
+	w.trace.Deviated(w.now, of.deviation.Waiting(), of.actor, of.does, "")
 	w.emit(history.Event{
-		Kind: history.Deviated, Actor: s.name.Actor, Value: of.deviation.Step + " waits for " + of.deviation.After,
+		Kind: history.Deviated, Actor: s.name.Actor, Value: of.deviation.Waiting(),
 		Note: time.Duration(of.deviation.Delay).String(), Hinders: of.deviation.Waits(of.party, of.due-w.now, of.sent),
 	})
 }

@@ -124,6 +124,9 @@ func TestOrderThatNeverComes(t *testing.T) {
 		if idle := outcome.Injected.Idle; len(idle) != 1 || !strings.Contains(idle[0], d.String()+" was never taken") {
 			t.Errorf("%s: it is said that %v", d, idle)
 		}
+		if text := report.Text(outcome, ""); !strings.Contains(text, "reboot's news of ") || !strings.Contains(text, " waited in vain for reboot/api/999") {
+			t.Errorf("%s: the report is\n%s", d, text)
+		}
 	}
 }
 

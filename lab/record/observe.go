@@ -20,7 +20,7 @@ import (
 func (r *Record) Watch(ctx context.Context, from client.WithWatch) error {
 	o := observer{r, ctx, from}
 	for _, kind := range r.kinds {
-		if kind.Changes == nil && len(r.fields[kind.Name]) == 0 {
+		if kind.Changes == nil && len(r.fields.Of(kind)) == 0 {
 			continue
 		}
 		list := kind.NewList()

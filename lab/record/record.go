@@ -33,6 +33,9 @@ func New(since func() time.Duration, kinds objects.Kinds, names objects.Names, f
 	return &Record{Stream: NewStream(since), kinds: kinds, names: names, fields: fields}
 }
 
+// Adopt has the record watch these kinds.
+func (r *Record) Adopt(kinds objects.Kinds) { r.kinds = kinds }
+
 // Wait returns when no observer of the API is at work any more, after the end of the context that
 // they watch with.
 func (r *Record) Wait() { r.tasks.Wait() }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // writers knows who wrote which version of an object, and who is deleting one. The API server's
@@ -266,5 +267,10 @@ func within(part, whole map[string]any) bool {
 	return true
 }
 
-// kindOf is the kind of a typed object: the name of its Go type.
-func kindOf(obj metav1.Object) string { return reflect.TypeOf(obj).Elem().Name() }
+// kindOf is the kind of an object: the name of its Go type, if it has one of its own.
+func kindOf(obj metav1.Object) string {
+	if u, is := obj.(*unstructured.Unstructured); is {
+		return u.GetKind()
+	}
+	return reflect.TypeOf(obj).Elem().Name()
+}

@@ -32,6 +32,9 @@ type Session struct {
 	// Bare makes a world that keeps no evidence. A run whose evidence is not looked at is played in
 	// one; nil has every run played with its evidence.
 	Bare func() play.Backend
+	// Early, which may be nil, has the plans of a suite played ahead of their turn, by PlayEarly.
+	// It returns a function that waits for the result of the next one.
+	Early func(ctx context.Context, plans []*scenarios.Plan) (take func() Played)
 	// Another makes a world like that of a run, to play a plan like its own in; nil in the
 	// lab, where no run is like another.
 	Another func() play.Backend
@@ -43,6 +46,23 @@ type Session struct {
 
 	// entry is the ledger's entry for the running scenario; nil outside of a suite.
 	entry *Entry
+	// early waits for the result of the running scenario; nil unless it was played early.
+	early func() Played
+}
+
+// Played is the result of a plan that was played before its turn.
+type Played struct {
+	Outcome *play.Outcome
+	Took    time.Duration
+	Err     error
+}
+
+// PlayEarly plays a plan in one of two worlds: a bare one if that suffices, see [Session.Bare].
+// Several goroutines may call it, each with worlds of its own.
+func (s *Session) PlayEarly(ctx context.Context, plan *scenarios.Plan, bare, evident func() play.Backend) Played {
+	began := s.Time()
+	outcome, err := s.single(ctx, plan, bare, evident)
+	return Played{outcome, s.Time().Sub(began), err}
 }
 
 // Sink takes over what comes of runs: a terminal and a directory, for one.
@@ -97,8 +117,17 @@ func (s *Session) play(ctx context.Context, plan *scenarios.Plan, backend play.B
 
 // Single plays a plan, hands over what came of it and returns the exit code.
 func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (code int, err error) {
-	began := s.Time()
-	outcome, err := s.single(ctx, plan, backend)
+	take := s.early
+	if take == nil {
+		take = func() Played {
+			return s.PlayEarly(ctx, plan, s.Bare, func() play.Backend { return backend })
+		}
+	}
+	played := take()
+	outcome, err := played.Outcome, played.Err
+	if err == nil && outcome == nil {
+		err = exit.Coded(exit.Unknown, fmt.Errorf("%s: interrupted", plan.Metadata.Name))
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +136,7 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 	if verdict, _ := outcome.Verdict(); seen && verdict == invariant.Violated && s.Another != nil {
 		outcome.Nearest = s.nearest(ctx, plan)
 	}
-	shown, failed := s.To.Outcome(outcome, s.Time().Sub(began))
+	shown, failed := s.To.Outcome(outcome, played.Took)
 	s.entry.ran(outcome, shown)
 	if outcome.Meets() != "" {
 		if err := s.Beside(ctx, outcome); err != nil {
@@ -124,13 +153,13 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 }
 
 // single plays a plan, with its evidence only if that is looked at.
-func (s *Session) single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (*play.Outcome, error) {
-	if s.Bare != nil && !s.To.Keeps() {
-		if outcome, err := s.Play(ctx, plan, s.Bare()); err != nil || outcome.Meets() == "" {
+func (s *Session) single(ctx context.Context, plan *scenarios.Plan, bare, evident func() play.Backend) (*play.Outcome, error) {
+	if bare != nil && !s.To.Keeps() {
+		if outcome, err := s.Play(ctx, plan, bare()); err != nil || outcome.Meets() == "" {
 			return outcome, err
 		}
 	}
-	return s.Play(ctx, plan, backend)
+	return s.Play(ctx, plan, evident())
 }
 
 // nearestTried is the number of deviations to leave out, one by one, before all are.

@@ -36,8 +36,24 @@ func (s *Session) unfit(scenario *scenarios.Scenario) string {
 // suite runs the scenarios, and keeps a ledger of them.
 func (s *Session) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Scenario, one func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
 	ran, unexpected, worst := 0, 0, exit.Held
+	plans, failed := make([]*scenarios.Plan, len(all)), make([]error, len(all))
+	var played []*scenarios.Plan
+	for i, scenario := range all {
+		if s.unfit(scenario) != "" {
+			continue
+		}
+		if plans[i], failed[i] = scenarios.Compile(scenario, ledger.Seed); failed[i] == nil {
+			played = append(played, plans[i])
+		}
+	}
+	if s.Early != nil {
+		early, stop := context.WithCancel(ctx)
+		defer stop()
+		s.early = s.Early(early, played)
+		defer func() { s.early = nil }()
+	}
 	var ended error
-	for _, scenario := range all {
+	for i, scenario := range all {
 		s.entry = ledger.begin(scenario)
 		if ctx.Err() != nil || ended != nil {
 			s.entry.skip("the invocation ended before")
@@ -49,7 +65,7 @@ func (s *Session) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 			continue
 		}
 		began := s.Time()
-		plan, err := scenarios.Compile(scenario, ledger.Seed)
+		plan, err := plans[i], failed[i]
 		if err != nil {
 			err = exit.Coded(exit.Internal, err)
 		}

@@ -52,27 +52,33 @@ func one(of ...bool) bool {
 	return len(slices.DeleteFunc(of, func(so bool) bool { return !so })) == 1
 }
 
-// requestList checks the requests of a system's own.
-func (v *validator) requestList() {
-	for _, kind := range slices.Sorted(maps.Keys(v.spec.Requests)) {
-		r, at := v.spec.Requests[kind], join("spec.requests", kind)
-		if !v.OneOf(at, "kind of object", kind, v.vocab.Kinds.Names(scenarios.AnyKind)) {
+// requestList checks what a story or a system says of its own kinds.
+func (v *validator) requestList(requests map[string]scenarios.Request) {
+	for _, kind := range slices.Sorted(maps.Keys(requests)) {
+		r, at := requests[kind], join("spec.requests", kind)
+		if !scenarios.IsGrouped(kind) && !v.OneOf(at, "kind of object", kind, v.vocab.Kinds.Names(scenarios.AnyKind)) {
 			continue
 		}
-		path, value := r.DoneField()
-		if r.Done != "" && (path == "" || value == "") {
-			v.Bad(at+".done", "%s names no field and its value: write status.phase=Done", phrase.Quote(r.Done))
-			continue
+		if r.Fences == "" && r.Marks == "" && r.Releases == "" {
+			v.Bad(at, "say what it means: fences, marks or releases, with the field that has the host, such as spec.host")
 		}
-		for field, path := range map[string]string{"fences": r.Fences, "done": path} { // order does not matter: problems are sorted
-			if path == "" && field == "fences" {
-				v.Bad(at+".fences", "name the field that has the host: spec.host")
-			}
-			if path == "" || v.vocab.CheckField == nil {
-				continue
-			}
-			if err := v.vocab.CheckField(kind, path); err != nil {
-				v.Bad(at+"."+field, "%s", phrase.OneLine(err))
+		if r.Done != "" && r.Releases != "" {
+			v.Bad(at+".done", "a release is never done: say when it is one, by when")
+		}
+		done, doneIs := r.DoneField()
+		when, whenIs := r.WhenField()
+		for _, f := range [...]struct{ name, text, path, value string }{
+			{"fences", r.Fences, r.Fences, "-"}, {"marks", r.Marks, r.Marks, "-"}, {"releases", r.Releases, r.Releases, "-"},
+			{"when", r.When, when, whenIs}, {"done", r.Done, done, doneIs},
+		} {
+			switch {
+			case f.text == "":
+			case f.path == "" || f.value == "":
+				v.Bad(at+"."+f.name, "%s names no field and its value: write status.phase=Done", phrase.Quote(f.text))
+			case v.vocab.CheckField != nil:
+				if err := v.vocab.CheckField(kind, f.path); err != nil {
+					v.Bad(at+"."+f.name, "%s", phrase.OneLine(err))
+				}
 			}
 		}
 	}
@@ -124,7 +130,7 @@ func (v *validator) judgement() {
 		v.Bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
 	}
 	v.claimList()
-	v.requestList()
+	v.requestList(v.spec.Requests)
 	if events := v.spec.Expect.Events; len(events) > 0 && v.spec.Expect.Violated != "" {
 		v.Bad("spec.expect.events", "cannot be combined with violated: a violation ends the run before the story has been told")
 	}

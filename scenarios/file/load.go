@@ -137,14 +137,7 @@ func (d *document) scenario(vocab Vocabulary) *scenarios.Scenario {
 	v := newValidator(d, vocab, &scenario.Spec)
 	v.metadata(&scenario.Metadata, dnsLabel)
 	v.validate()
-	for kind, request := range vocab.Requests { // order does not matter: each by itself
-		if _, own := scenario.Spec.Requests[kind]; !own {
-			if scenario.Spec.Requests == nil {
-				scenario.Spec.Requests = make(map[string]scenarios.Request)
-			}
-			scenario.Spec.Requests[kind] = request
-		}
-	}
+	scenario.Spec.AddRequests(vocab.Requests)
 	for i := range scenario.Spec.Controllers {
 		c := &scenario.Spec.Controllers[i]
 		c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)

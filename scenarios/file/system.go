@@ -71,6 +71,7 @@ func (v *validator) system(s *scenarios.System) {
 	if len(s.Spec.Controllers) == 0 && s.Spec.BMC == nil {
 		v.Bad("spec", "nothing is under test: name controllers, or a bmc")
 	}
+	v.requestList(s.Spec.Requests)
 	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
 	var names []string
 	for i := range s.Spec.Controllers {

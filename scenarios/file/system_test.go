@@ -328,6 +328,36 @@ func TestLocate(t *testing.T) {
 	}
 }
 
+// TestSystemsRequests: a system says what its own kinds mean in every story that doesn't say so
+// itself. A declaration that says nothing, or names a kind that isn't there, is refused.
+func TestSystemsRequests(t *testing.T) {
+	const own = "  requests:\n    Sick.acme.example: {marks: spec.node, fences: spec.node, when: 'spec.of[?(@.a==\"b\")].c=real', done: status.phase=Done}\n"
+	s, _, err := system(t, aSystem+own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := scenarios.Request{Fences: "spec.host"}
+	for want, of := range map[string]map[string]scenarios.Request{"spec.node": nil, "spec.host": {"Sick.acme.example": theirs}} {
+		spec := &scenarios.Spec{Controllers: []scenarios.Controller{{Name: "remediation"}}, Requests: of}
+		if err := s.Takes(spec); err != nil || spec.Requests["Sick.acme.example"].Fences != want {
+			t.Errorf("with the system the story has %v, %v; want %s", spec.Requests, err, want)
+		}
+	}
+	for request, want := range map[string]string{
+		"Sick.acme.example: {}":                                  "acme.yaml:11:24: spec.requests[\"Sick.acme.example\"]: say what it means",
+		"Nod: {fences: metadata.name}":                           `unknown kind of object "Nod": did you mean "Node"?`,
+		"Node: {releases: metadata.name, done: spec.a=b}":        "acme.yaml:11:43: spec.requests.Node.done: a release is never done",
+		"Node: {marks: metadata.name, when: spec.unschedulable}": "spec.requests.Node.when: \"spec.unschedulable\" names no field and its value",
+		"Node: {marks: metadata.name, while: a=b}":               "unknown field",
+		"Node: {marks: metadata.name, done: =b}":                 "names no field and its value",
+		"sick.acme.example: {fences: spec.node}":                 "unknown kind of object",
+	} {
+		if _, _, err := system(t, aSystem+"  requests:\n    "+request+"\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", request, err, want)
+		}
+	}
+}
+
 // TestTenancyTakesNoPlace: fencelab has no controller that gives hosts to tenants, so that programs
 // in that part run beside those of every story, as processes of one that is judged.
 func TestTenancyTakesNoPlace(t *testing.T) {

@@ -136,6 +136,11 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 			c.marked(h, e, set)
 		case invariant.RemediationAnnotation:
 			c.asked(h, e, set)
+		default: // a key of the remediation controller's own
+			keyed, _ := invariant.RebootRequest(e)
+			if keyed && (set && invariant.Plays(e.Actor, c.roles.Remediation) || !set && e.Key == h.fenced.Key) {
+				c.asked(h, e, set)
+			}
 		}
 	case history.ProvisioningState, history.MachineDeleted:
 		h.fenced, h.last = history.Event{}, history.Event{}

@@ -84,8 +84,8 @@ func (c *fencings) judge(h *fencingHost, e *history.Event) {
 		if h.others == nil {
 			h.others = make(map[string]bool)
 		}
-		if h.others[e.Object+e.Key] = e.Kind == history.AnnotationSet; e.Kind == history.AnnotationRemoved {
-			delete(h.others, e.Object+e.Key)
+		if h.others[e.UID+e.Key] = e.Kind == history.AnnotationSet; e.Kind == history.AnnotationRemoved {
+			delete(h.others, e.UID+e.Key)
 		}
 	case history.OnlineWanted:
 		h.offline = e.Value == "false"
@@ -115,6 +115,7 @@ func (c *fencings) asked(h *fencingHost, e *history.Event) {
 		c.Judged++
 		c.Breach(&h.last, e, invariant.Clause(e)+" by "+e.Actor+", though "+e.Host+" had not booted yet since it was off for "+h.last.Object)
 	}
+	delete(h.others, e.UID+invariant.ExternalAnnotation) // its own mark asks for no other cycle
 	h.standing = append(h.standing, fencing{asked: *e})
 }
 

@@ -33,9 +33,11 @@ const (
 // Late is the Key of a BMCCommand whose client has stopped waiting.
 const Late = "late"
 
-// The key and the values of a FieldIs about a request of the system's own.
+// The keys and the values of a FieldIs about an object of a kind that the system describes: a
+// request to fence, or a mark.
 const (
 	Fencing       = "fencing"
+	Marking       = "marking"
 	FencingWanted = "wanted"
 	FencingDone   = "done"
 	FencingGone   = "gone"
@@ -176,8 +178,9 @@ const (
 	// FieldIs is a field of an object, of those that the story asks for, having another
 	// value: Key is its JSONPath, Value its text, which is empty when it is gone.
 	//
-	// With the Key Fencing it is a request of the system's own to fence the host: its Value is
-	// FencingWanted, FencingDone or, when its object is gone before, FencingGone.
+	// With the Key Fencing it is a request of the system's own to fence the host, and with Marking
+	// a mark of its own: its Value is FencingWanted, FencingDone or, when its object is gone
+	// before, or means it no more, FencingGone.
 	FieldIs Kind = "field-is"
 	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
 	// true or false in Value: what the controllers believe, not a fact.
@@ -226,7 +229,8 @@ const (
 	FenceRequested Kind = "fence-requested"
 	FenceEnded     Kind = "fence-ended"
 	// HostReleased is the end of an object's keeping its host for a tenant, of a kind that a module
-	// says so of: another tenant may have the host now.
+	// says so of: another tenant may have the host now. Or an object of a kind that the story
+	// describes says that nothing runs on the host any more.
 	HostReleased Kind = "host-released"
 )
 
@@ -375,6 +379,16 @@ type Event struct {
 	Lasting []string `json:"lasting,omitempty"`
 	// Note is for people.
 	Note string `json:"note,omitempty"`
+
+	// phrase is that of the event which this one stands for.
+	phrase string
+}
+
+// As is the event as one of another kind, which is judged in its place and keeps its phrase.
+func (e Event) As(kind Kind, object, key string) Event {
+	e.phrase = e.Phrase()
+	e.Kind, e.Object, e.Key, e.Value = kind, object, key, ""
+	return e
 }
 
 // String renders the event as one line of a report, without its number:
@@ -405,7 +419,13 @@ func (e Event) String() string {
 // Phrase says what happened as a clause of an English sentence, without the
 // time: "worker-1 was powered on", "the Node of worker-1 was deleted".
 func (e Event) Phrase() string {
+	if e.phrase != "" {
+		return e.phrase
+	}
 	phrase := phrases[e.Kind]
+	if own := ownPhrases[e.Key+" "+e.Value]; own != "" && e.Kind == FieldIs {
+		phrase = own
+	}
 	if e.From != "" && e.To != "" { // one link of a host, and not all
 		phrase = cmp.Or(linkPhrases[e.Kind], phrase)
 	}
@@ -416,6 +436,15 @@ var linkPhrases = map[Kind]string{
 	LinkCut:      "{from} was cut off from {to}",
 	LinkRestored: "{from} was connected to {to} again",
 	LinkImpaired: "the link from {from} to {to} became poor",
+}
+
+var ownPhrases = map[string]string{
+	Fencing + " " + FencingWanted: "{object} asked for {host} to be fenced",
+	Fencing + " " + FencingDone:   "{object} said that {host} was fenced",
+	Fencing + " " + FencingGone:   "{object} asked for nothing any more",
+	Marking + " " + FencingWanted: "{object} marked {host}",
+	Marking + " " + FencingDone:   "{object} was done with {host}",
+	Marking + " " + FencingGone:   "{object} marked {host} no more",
 }
 
 var phrases = map[Kind]string{

@@ -52,6 +52,9 @@ type Invariant struct {
 	// actor; "" for a claim about an order, or a time. Such a claim is always judged, and that
 	// it held doesn't say that anything was put to the test: see [Always].
 	Never history.Kind
+	// Literal says that the checker sees the events as they are in the history, also where an
+	// object of a system's own stands for the mark of a Machine.
+	Literal bool
 	// New returns a checker for one history.
 	New func(Params) Checker
 }

@@ -16,6 +16,9 @@ type Panel struct {
 	ids      []string
 	judged   int
 	ledger   ledger
+	marks    ownMarks
+	// literal says which checkers see the events as they are.
+	literal []bool
 	*Hindrances
 	// broke says which checkers have found a violation in what they observed.
 	broke []bool
@@ -31,7 +34,7 @@ func NewPanel(judged, all []Invariant, params Params) *Panel {
 	params.Hindrances = NewHindrances(params)
 	p := &Panel{judged: len(judged), broke: make([]bool, len(judged)), ledger: newLedger(params), Hindrances: params.Hindrances}
 	add := func(inv Invariant) {
-		p.checkers, p.ids = append(p.checkers, inv.New(params)), append(p.ids, inv.ID)
+		p.checkers, p.ids, p.literal = append(p.checkers, inv.New(params)), append(p.ids, inv.ID), append(p.literal, inv.Literal)
 	}
 	for _, inv := range judged {
 		add(inv)
@@ -62,9 +65,15 @@ func (p *Panel) Observe(e *history.Event) *Violation {
 		p.flaw = flaw(e)
 	}
 	p.Hindrances.Observe(e)
+	was := e
+	e = p.marks.judged(e)
 	var violation *Violation
 	for i, c := range p.checkers {
-		v := c.Observe(e)
+		seen := e
+		if p.literal[i] {
+			seen = was
+		}
+		v := c.Observe(seen)
 		if e.Kind == history.StepOverdue && v == nil {
 			if claim, ok := c.(Promising); ok {
 				v = overdue(claim, e)

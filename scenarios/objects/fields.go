@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,18 +15,40 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Fields are the fields of objects that a story asks for, by their kind.
+// Fields are the fields of objects that a story asks for, and the meaning of its own kinds, by the
+// kind, or the kind and its group.
 type Fields map[string][]field
 
 type field struct {
 	scenarios.Field
 	name string
 	path *jsonpath.JSONPath
-	// wants is the field that says that the objects of the kind are done, if they are requests to
-	// fence the host that path names, and doneIs its value.
-	wants  bool
-	done   *jsonpath.JSONPath
-	doneIs string
+	// means is Fencing, Marking or releasing of the host that path names; empty for a field that
+	// was asked for. when and done are the fields that say whether the object means it, and that it
+	// was done.
+	means      string
+	when, done condition
+}
+
+// An object that means releasing says that nothing runs on a host any more.
+const releasing = "releasing"
+
+// condition is a field and the value that it must have; without a path it is one that never is.
+type condition struct {
+	path *jsonpath.JSONPath
+	is   string
+}
+
+func (c *condition) holds(obj metav1.Object) bool {
+	return c.path != nil && textAt(c.path, obj) == c.is
+}
+
+// conditionOf is a condition on a field, if there is one.
+func conditionOf(path, is string) (c condition, err error) {
+	if c.is = is; path != "" {
+		c.path, err = parsePath(path)
+	}
+	return c, err
 }
 
 // FieldsOf returns those of a story.
@@ -40,20 +63,35 @@ func FieldsOf(spec *scenarios.Spec) (Fields, error) {
 		fields[kind] = append(fields[kind], field{Field: asked, name: name, path: path})
 	}
 	for kind, request := range spec.Requests { // order does not matter: each by itself
-		path, err := parsePath(request.Fences)
+		when, err := conditionOf(request.WhenField())
 		if err != nil {
 			return nil, err
 		}
-		f := field{path: path, wants: true}
-		done, is := request.DoneField()
-		if f.doneIs = is; done != "" {
-			if f.done, err = parsePath(done); err != nil {
+		done, err := conditionOf(request.DoneField())
+		if err != nil {
+			return nil, err
+		}
+		// Whoever marks a host and asks for it to be fenced has marked it first.
+		for _, m := range [...]struct{ means, path string }{{history.Marking, request.Marks}, {history.Fencing, request.Fences}, {releasing, request.Releases}} {
+			if m.path == "" {
+				continue
+			}
+			path, err := parsePath(m.path)
+			if err != nil {
 				return nil, err
 			}
+			fields[kind] = append(fields[kind], field{path: path, means: m.means, when: when, done: done})
 		}
-		fields[kind] = append(fields[kind], f)
 	}
 	return fields, nil
+}
+
+// Of returns the fields of a kind.
+func (f Fields) Of(kind *Kind) []field {
+	if len(f) == 0 || kind.GVK.Group == "" {
+		return f[kind.Name]
+	}
+	return slices.Concat(f[kind.Name], f[kind.GVK.GroupKind().String()])
 }
 
 // parsePath reads a JSONPath as kubectl wait takes it, with or without the first dot.
@@ -70,9 +108,9 @@ func braced(text string) string { return "{." + strings.TrimPrefix(text, ".") + 
 // Changes hands over an event for each field that is asked for and has another value in
 // after than in before. Either may be nil.
 func (f Fields) Changes(names Names, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
-	for _, field := range f[kind.Name] {
-		if field.wants {
-			field.fencing(names, kind, before, after, emit)
+	for _, field := range f.Of(kind) {
+		if field.means != "" {
+			field.meant(names, kind, before, after, emit)
 			continue
 		}
 		var was, is, uid string
@@ -94,10 +132,10 @@ func (f Fields) Changes(names Names, kind *Kind, before, after metav1.Object, em
 	}
 }
 
-// fencing hands over what becomes of a request to fence a host.
-func (f *field) fencing(names Names, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
+// meant hands over when an object begins and ceases to mean something to a host.
+func (f *field) meant(names Names, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
 	state := func(obj metav1.Object) (host, is string) {
-		if obj == nil {
+		if obj == nil || f.when.path != nil && !f.when.holds(obj) {
 			return "", ""
 		}
 		name := f.of(obj)
@@ -105,20 +143,24 @@ func (f *field) fencing(names Names, kind *Kind, before, after metav1.Object, em
 		if host = names.host(scenarios.AfterNode, name); host == name {
 			host = names.host(scenarios.AfterMachine, name)
 		}
-		if is = history.FencingWanted; f.done != nil && textAt(f.done, obj) == f.doneIs {
+		if is = history.FencingWanted; f.done.holds(obj) {
 			is = history.FencingDone
 		}
 		return host, is
 	}
 	send := func(obj metav1.Object, host, is string) {
-		emit(history.Event{Kind: history.FieldIs, Host: host, Object: kind.Name + "/" + obj.GetName(), UID: string(obj.GetUID()), Key: history.Fencing, Value: is})
+		e := history.Event{Kind: history.FieldIs, Host: host, Object: kind.Name + "/" + obj.GetName(), UID: string(obj.GetUID()), Key: f.means, Value: is}
+		if f.means == releasing {
+			e.Kind, e.Key, e.Value = history.HostReleased, "", ""
+		}
+		emit(e)
 	}
 	host, was := state(before)
 	now, is := state(after)
-	if was == history.FencingWanted && (after == nil || now != host) {
+	if was == history.FencingWanted && now != host && f.means != releasing {
 		send(before, host, history.FencingGone)
 	}
-	if after != nil && now != "" && (is != was || now != host) {
+	if now != "" && (is != was || now != host) {
 		send(after, now, is)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -88,6 +89,71 @@ func TestCheckField(t *testing.T) {
 		err := kinds.checkField(tc.kind, tc.path)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s of %s: %v, want %q", tc.path, tc.kind, err, tc.want)
+		}
+	}
+}
+
+// TestMeant: what the objects of a kind mean to a host is one event when it begins and one when it
+// ends, whatever else changes.
+func TestMeant(t *testing.T) {
+	const taint = `spec.taints[?(@.key=="out")].value`
+	spec := &scenarios.Spec{Requests: map[string]scenarios.Request{
+		"Node":           {Releases: "metadata.name", When: taint + "=down"},
+		"Sick.a.example": {Marks: "spec.machine", Fences: "spec.machine", When: "spec.mode=real", Done: "status.phase=Done"},
+	}}
+	fields, err := FieldsOf(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sick := func(machine, mode, phase string) metav1.Object {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "s"}, "spec": map[string]any{"machine": machine, "mode": mode}, "status": map[string]any{"phase": phase},
+		}}
+	}
+	node := func(value string) metav1.Object {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}
+		if value != "" {
+			n.Spec.Taints = []corev1.Taint{{Key: "other", Value: "down"}, {Key: "out", Value: value}}
+		}
+		return n
+	}
+	nodes, sicks := &Kind{Kind: scenarios.Kind{Name: "Node"}}, &Kind{Kind: scenarios.Kind{Name: "Sick"}}
+	nodes.GVK.Kind, sicks.GVK.Group, sicks.GVK.Kind = "Node", "a.example", "Sick"
+	other := &Kind{Kind: sicks.Kind}
+	other.GVK.Group, other.GVK.Kind = "b.example", "Sick"
+	for _, tc := range []struct {
+		name          string
+		kind          *Kind
+		before, after metav1.Object
+		want          string
+	}{
+		{"released", nodes, node(""), node("down"), "host-released host-1"},
+		{"released from the first", nodes, nil, node("down"), "host-released host-1"},
+		{"another value", nodes, node(""), node("up"), ""},
+		{"released before", nodes, node("down"), node("down"), ""},
+		{"taken back", nodes, node("down"), node(""), ""},
+		{"marked", sicks, nil, sick("ns/m1", "real", ""), "marking=wanted host-1 fencing=wanted host-1"},
+		{"only tried", sicks, nil, sick("m1", "dry", ""), ""},
+		{"meant from now on", sicks, sick("m1", "dry", ""), sick("m1", "real", ""), "marking=wanted host-1 fencing=wanted host-1"},
+		{"meant no more", sicks, sick("m1", "real", ""), sick("m1", "dry", ""), "marking=gone host-1 fencing=gone host-1"},
+		{"in work", sicks, sick("m1", "real", ""), sick("m1", "real", "Working"), ""},
+		{"done", sicks, sick("m1", "real", "Working"), sick("m1", "real", "Done"), "marking=done host-1 fencing=done host-1"},
+		{"gone when it was done", sicks, sick("m1", "real", "Done"), nil, ""},
+		{"gone", sicks, sick("m1", "real", ""), nil, "marking=gone host-1 fencing=gone host-1"},
+		{"another host's", sicks, sick("m1", "real", ""), sick("m2", "real", ""), "marking=gone host-1 marking=wanted m2 fencing=gone host-1 fencing=wanted m2"},
+		{"of another group", other, nil, sick("m1", "real", ""), ""},
+	} {
+		var got []string
+		names := Names{nodes: map[string]string{"w1": "host-1"}, machines: map[string]string{"m1": "host-1"}}
+		fields.Changes(names, tc.kind, tc.before, tc.after, func(e history.Event) {
+			what := e.Key + "=" + e.Value
+			if e.Kind != history.FieldIs {
+				what = string(e.Kind)
+			}
+			got = append(got, what+" "+e.Host)
+		})
+		if text := strings.Join(got, " "); text != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, text, tc.want)
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,7 +14,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -113,11 +117,45 @@ func changes[T metav1.Object](of func(before, after T, emit func(history.Event))
 }
 
 // New returns an empty object of the kind.
-func (k *Kind) New() client.Object { return instance[client.Object](k.scheme, k.GVK) }
+func (k *Kind) New() client.Object {
+	if k.scheme == nil {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(k.GVK)
+		return obj
+	}
+	return instance[client.Object](k.scheme, k.GVK)
+}
 
 // NewList returns an empty list of the kind.
 func (k *Kind) NewList() client.ObjectList {
-	return instance[client.ObjectList](k.scheme, k.GVK.GroupVersion().WithKind(k.GVK.Kind+"List"))
+	gvk := k.GVK.GroupVersion().WithKind(k.GVK.Kind + "List")
+	if k.scheme == nil {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list
+	}
+	return instance[client.ObjectList](k.scheme, gvk)
+}
+
+// Adopt returns the kinds and those that a story describes and a program has installed, as the API
+// server maps them: they have no Go type here.
+func (all Kinds) Adopt(spec *scenarios.Spec, from meta.RESTMapper) (Kinds, error) {
+	adopted := slices.Clone(all)
+	for _, name := range slices.Sorted(maps.Keys(spec.Requests)) {
+		group := schema.ParseGroupKind(name)
+		if !scenarios.IsGrouped(name) || slices.ContainsFunc(all, func(k *Kind) bool { return k.GVK.GroupKind() == group }) {
+			continue
+		}
+		m, err := from.RESTMapping(group)
+		if err != nil {
+			return nil, fmt.Errorf("find the kind %s of spec.requests: %w; a program has to install its definition", name, err)
+		}
+		adopted = append(adopted, &Kind{
+			Kind: scenarios.Kind{Name: group.Kind, Custom: true}, GVK: m.GroupVersionKind, Resource: m.Resource.Resource,
+			Namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace, Dumped: true, Foreign: true,
+		})
+	}
+	return adopted, nil
 }
 
 func instance[T any](scheme *runtime.Scheme, gvk schema.GroupVersionKind) T {

@@ -75,7 +75,7 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 	}
 	vocabulary.Requests = make(map[string]scenarios.Request)
 	for kind, r := range set.Requests() { // order does not matter: each by itself
-		vocabulary.Requests[kind] = scenarios.Request{Fences: r.Fences, Done: r.Done}
+		vocabulary.Requests[kind] = scenarios.Request(r)
 	}
 	for _, r := range set.All() {
 		v := file.ControllerVocabulary{

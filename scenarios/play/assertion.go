@@ -21,6 +21,7 @@ func asTold(plan *scenarios.Plan, skew time.Duration, told func() bool) invarian
 		ID:       AsTold,
 		Claim:    "The events come as the scenario expects them.",
 		Liveness: true,
+		Literal:  true,
 		New: func(p invariant.Params) invariant.Checker {
 			c := &assertions{told: told, skew: skew, Hindrances: p.Hindrances}
 			for _, a := range plan.Spec.Expect.Events {

@@ -126,7 +126,7 @@ func judges(plan *scenarios.Plan, timings invariant.Timings, chosen []invariant.
 // are, or all; and that about requests of the system's own, if it describes any.
 func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 	var own []invariant.Invariant
-	if id := guarantee.OneFencingPerRequest.ID; len(plan.Spec.Requests) > 0 && !slices.Contains(plan.Spec.Invariants, id) {
+	if id := guarantee.OneFencingPerRequest.ID; scenarios.AsksForFencing(plan.Spec.Requests) && !slices.Contains(plan.Spec.Invariants, id) {
 		own = append(own, guarantee.OneFencingPerRequest)
 	}
 	if len(plan.Spec.Invariants) == 0 {

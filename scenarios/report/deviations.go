@@ -58,6 +58,8 @@ func deviated(o *play.Outcome) (all []deviation) {
 			told.words = d.Tell(deed.Actor, deed.Does, "")
 		} else if at >= 0 {
 			told.words, told.writes = d.Tell(trace[at].Process, trace[at].Action, trace[at].After), writes(trace[at:], d)
+		} else if at = slices.IndexFunc(trace, func(e page.Entry) bool { return d.After != "" && e.What == "deviated" && e.Key == d.Waiting() }); at >= 0 {
+			told.words = scenarios.Possessive(trace[at].Process, trace[at].Action) + " waited in vain for " + d.After
 		}
 		all = append(all, told)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing/fstest"
 	"time"
 
@@ -82,6 +83,8 @@ type Mistakes struct {
 	Forgets bool
 	// Hurries says that the request is done as soon as the host was asked to go off.
 	Hurries bool
+	// Minds has the watcher wait until the Node isn't Ready, which is no mistake.
+	Minds bool
 }
 
 // Module has both controllers.
@@ -97,7 +100,7 @@ func Module(wrong Mistakes) controllers.Module {
 		Requests:  map[string]controllers.Request{"FenceRequest": {Fences: "spec.node", Done: "status.phase=Done"}},
 		Controllers: []controllers.Registration{
 			{Name: "watcher", For: &coordinationv1.Lease{}, Plays: controllers.HealthCheck, New: func(d controllers.Deps) (reconcile.Reconciler, error) {
-				return &watcher{d.Client, d.Live, d.Clock}, nil
+				return &watcher{d.Client, d.Live, d.Clock, wrong.Minds}, nil
 			}},
 			{Name: "fencer", For: &FenceRequest{}, Plays: controllers.Remediation, New: func(d controllers.Deps) (reconcile.Reconciler, error) {
 				return &fencer{d.Client, d.Live, wrong}, nil
@@ -113,6 +116,7 @@ type watcher struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
+	minds  bool
 }
 
 // Reconcile looks at one Lease.
@@ -130,6 +134,12 @@ func (w *watcher) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	var node corev1.Node
 	if err := w.live.Get(ctx, client.ObjectKey{Name: lease.Name}, &node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	ready := func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	if w.minds && slices.ContainsFunc(node.Status.Conditions, ready) {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	// Its name is the Node's UID: whatever comes late, there is one for each.
 	request := &FenceRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(node.UID)}, Spec: FenceRequestSpec{Node: node.Name, UID: node.UID}}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fencetest"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/test/requests"
@@ -39,6 +40,19 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestMarks: an object that marks a host is judged as the mark of its Machine is, by the condition
+// of its Node. Whoever waits for that is right; whoever goes by the Lease alone is found.
+func TestMarks(t *testing.T) {
+	for name, wrong := range map[string]requests.Mistakes{"": {Minds: true}, "no-false-fence": {}, "no-remediation-storm": {Minds: true, Forgets: true}} {
+		module := requests.Module(wrong)
+		module.Requests = map[string]controllers.Request{"FenceRequest": {Marks: "spec.node", Done: "status.phase=Done"}}
+		broken := fencetest.Broken(t, "testdata/marked.yaml", fencetest.With(module), fencetest.Strategy("sweep", 400))
+		if name == "" && len(broken) > 0 || name != "" && !slices.Contains(broken, name) {
+			t.Errorf("%+v breaks %q, want %q", wrong, broken, name)
+		}
+	}
+}
+
 // TestClaim: a claim in code is broken like a guarantee, by its name.
 func TestClaim(t *testing.T) {
 	broken := fencetest.Broken(t, story, fencetest.With(requests.Module(requests.Mistakes{})), fencetest.Claim("spared", spared("worker-1")), fencetest.Strategy("sweep", 3))
@@ -51,7 +65,7 @@ func TestClaim(t *testing.T) {
 func TestOverlooked(t *testing.T) {
 	module := requests.Module(requests.Mistakes{})
 	module.Requests = nil
-	const want = "nothing here looks at FenceRequest: if it asks for a host to be fenced, say so in spec.requests"
+	const want = "nothing here looks at FenceRequest: if it asks for a host to be fenced, marks or releases one, say so in spec.requests"
 	for _, o := range fencetest.Play(t, story, fencetest.With(module)) {
 		if !slices.Contains(o.Notes, want) {
 			t.Errorf("the run has the notes %q, without %q", o.Notes, want)

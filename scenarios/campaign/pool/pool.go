@@ -134,3 +134,36 @@ func Each(ctx context.Context, n, things int, do func(ctx context.Context, worke
 	crew.Wait()
 	return failed
 }
+
+// ahead bounds how many results of [Ahead] wait for their turn.
+const ahead = 64
+
+// Ahead does n things with the given number of goroutines, before their results are asked for, and
+// returns the function that asks: it waits for the result of the next thing, in their order. Worker
+// is a goroutine's number. When the context ends, what was not begun is not done, and its result is
+// the zero value.
+func Ahead[T any](ctx context.Context, workers, n int, do func(ctx context.Context, worker, i int) T) (take func() T) {
+	results, next := make(chan chan T, ahead), make(chan func(worker int))
+	go func() {
+		defer close(next)
+		for i := range n {
+			result := make(chan T, 1)
+			results <- result
+			next <- func(worker int) {
+				var done T
+				if ctx.Err() == nil {
+					done = do(ctx, worker, i)
+				}
+				result <- done
+			}
+		}
+	}()
+	for worker := range workers {
+		go func() {
+			for do := range next {
+				do(worker)
+			}
+		}()
+	}
+	return func() T { return <-<-results }
+}

@@ -65,3 +65,33 @@ func TestEachFails(t *testing.T) {
 		t.Errorf("nothing to do failed: %v", err)
 	}
 }
+
+// TestAhead: results come in the order of the things, whichever is done first, and more of them
+// than wait at a time. What the end of the context has kept from being done has no result.
+func TestAhead(t *testing.T) {
+	const things = 300
+	second := make(chan struct{})
+	take := pool.Ahead(t.Context(), 3, things, func(_ context.Context, worker, i int) int {
+		if worker < 0 || worker > 2 {
+			t.Errorf("worker %d of 3", worker)
+		}
+		switch i {
+		case 0:
+			<-second // so that the first is not the first to be done
+		case 1:
+			close(second)
+		}
+		return i + 1
+	})
+	for i := range things {
+		if got := take(); got != i+1 {
+			t.Fatalf("result %d is %d", i, got)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	take = pool.Ahead(ctx, 2, 2, func(context.Context, int, int) int { return 1 })
+	if one, other := take(), take(); one != 0 || other != 0 {
+		t.Errorf("after the end of the context %d and %d were done", one, other)
+	}
+}
