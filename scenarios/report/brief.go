@@ -208,7 +208,7 @@ func sides(o *play.Outcome, hosts, actors []string, seq int) (lines []string) {
 			switch {
 			case strings.HasSuffix(fact.Lane, page.Believes) && !slices.Contains(actors, strings.TrimSuffix(fact.Lane, page.Believes)):
 				continue
-			case fact.Lane == "power", fact.Lane == "workload", fact.Lane == "network":
+			case fact.Lane == "power", fact.Lane == "workload", fact.Lane == "volume", fact.Lane == "network":
 			case strings.HasPrefix(fact.Lane, "fault "):
 				text = fact.Lane
 			default:
