@@ -129,7 +129,7 @@ e2e-lab:
 e2e-bmc:
 	@$(SUITE) $(if $(RUN),-run '$(RUN)') $(OF.bmc)
 e2e-command:
-	@$(SUITE) -parallel $(SIDE) -run '$(or $(RUN),TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal|TestMedik8s|TestClusterAPI|TestKubeVirtBMC)' $(OF.command)
+	@$(SUITE) -parallel $(SIDE) $(if $(RUN),-run '$(RUN)',-skip '^TestNothingOutlives|^TestAgentsInPods$$') $(OF.command)
 e2e-agents:
 	@$(SUITE) -run '$(or $(RUN),^TestAgentsInPods$$)' $(OF.agents)
 e2e-browser:
