@@ -49,7 +49,12 @@ func TestRegistrations(t *testing.T) {
 			if r.Place == EveryHost {
 				return r.NewAgent(d)
 			}
-			return r.New(d)
+			for _, loop := range r.AllLoops() {
+				if program, err = loop.New(d); err != nil {
+					break
+				}
+			}
+			return program, err
 		}
 		for _, settings := range []any{nil, settings} {
 			if program, err := make(Deps{Settings: settings}); err != nil || program == nil {
@@ -65,7 +70,7 @@ func TestRegistrations(t *testing.T) {
 		if _, err := make(Deps{Overlay: []Rule{{Then: "Explode"}}}); err == nil {
 			t.Errorf("%s with an overlay: %v", r.Name, err)
 		}
-		if slices.Contains(r.Facts, "") || r.Workers < 1 || (r.For == nil) != (r.Place == EveryHost) || (r.New == nil) == (r.NewAgent == nil) {
+		if slices.Contains(r.Facts, "") || r.Workers < 1 || (r.For == nil) != (r.Place == EveryHost) || (r.AllLoops() == nil) == (r.NewAgent == nil) {
 			t.Errorf("%s is incomplete: %+v", r.Name, r)
 		}
 	}

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/yaml"
 )
 
@@ -65,37 +66,52 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			}
 			continue
 		}
-		reconciler, err := s.New(deps)
-		if err != nil {
-			return err
-		}
-		builder := ctrl.NewControllerManagedBy(mgr).
-			Named(s.Name).
-			For(s.For).
-			WithOptions(controller.Options{
-				MaxConcurrentReconciles: s.Workers,
-				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](RetryBase, RetryMost),
-				// Names need only be unique in a manager, and a test runs one
-				// manager after another.
-				SkipNameValidation: ptr.To(true),
-			})
-		for _, w := range s.Watches {
-			requests := func(ctx context.Context, obj client.Object) []reconcile.Request {
-				return w.Map(ctx, mgr.GetCache(), obj)
+		for _, loop := range s.AllLoops() {
+			if err := s.add(mgr, loop, deps, work); err != nil {
+				return fmt.Errorf("add the controller %s to the manager: %w", s.Name, err)
 			}
-			builder = builder.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(requests))
-		}
-		if s.Decided != nil {
-			reconciler = work.known(reconciler)
-		}
-		if s.Failed != nil {
-			reconciler = telling(reconciler, s.Failed)
-		}
-		if err := builder.Complete(reconciler); err != nil {
-			return fmt.Errorf("add the controller %s to the manager: %w", s.Name, err)
 		}
 	}
 	return nil
+}
+
+// add makes the reconciler of a loop and adds it to the manager.
+func (s Selection) add(mgr ctrl.Manager, loop Loop, deps Deps, work *keys) error {
+	reconciler, err := loop.New(deps)
+	if err != nil {
+		return err
+	}
+	builder := ctrl.NewControllerManagedBy(mgr).
+		Named(strings.TrimSuffix(s.Name+"-"+loop.Name, "-")).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: loop.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](RetryBase, RetryMost),
+			// Names need only be unique in a manager, and a test runs one
+			// manager after another.
+			SkipNameValidation: ptr.To(true),
+		})
+	if loop.For != nil {
+		builder = builder.For(loop.For)
+	}
+	for _, w := range loop.Watches {
+		requests := func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return w.Map(ctx, mgr.GetCache(), obj)
+		}
+		builder = builder.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(requests))
+	}
+	if loop.Starts {
+		builder = builder.WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			queue.Add(reconcile.Request{})
+			return nil
+		}))
+	}
+	if s.Decided != nil {
+		reconciler = work.known(reconciler)
+	}
+	if s.Failed != nil {
+		reconciler = telling(reconciler, s.Failed)
+	}
+	return builder.Complete(reconciler)
 }
 
 // telling reports errors and panics, and leaves them to the manager. Errors caused by the end of

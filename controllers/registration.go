@@ -73,6 +73,10 @@ type Registration struct {
 	// Workers is how many keys may be reconciled at once, never one of them
 	// twice. More than one where a call can block for long.
 	Workers int
+	// Loops are the controllers of a process that has several, as kube-controller-manager has: they
+	// share its client and its cache, and live and die together. They stand in the place of
+	// Watches, Workers and New; For is then the kind that the process is about.
+	Loops []Loop
 	// Settings returns a pointer to the controller's default settings, which
 	// have JSON tags.
 	Settings func() any
@@ -143,6 +147,47 @@ type Watch struct {
 	// Map returns the keys that an event of the object touches. Its reader is
 	// the controller's cache.
 	Map func(context.Context, client.Reader, client.Object) []reconcile.Request
+}
+
+// Loop is one controller of a process, with requests and workers of its own.
+type Loop struct {
+	// Name is unique in its process, and empty for the only one.
+	Name string
+	// For is an empty object of the kind whose keys are reconciled; nil if only Watches are.
+	For     client.Object
+	Watches []Watch
+	// Starts has it reconcile the empty request when the process starts: the desire of something
+	// that no object stands for.
+	Starts  bool
+	Workers int
+	New     func(Deps) (reconcile.Reconciler, error)
+}
+
+// AllLoops returns the controllers of a process in the cluster, unless Setup makes them.
+func (r Registration) AllLoops() []Loop {
+	switch {
+	case r.Loops != nil:
+		return r.Loops
+	case r.New != nil:
+		return []Loop{{For: r.For, Watches: r.Watches, Workers: r.Workers, New: r.New}}
+	}
+	return nil
+}
+
+// Cached returns an empty object of each kind in the cache of a process; a kind may be there twice.
+func (r Registration) Cached() (kinds []client.Object) {
+	if r.For != nil && r.New == nil {
+		kinds = append(kinds, r.For)
+	}
+	for _, loop := range r.AllLoops() {
+		if loop.For != nil {
+			kinds = append(kinds, loop.For)
+		}
+		for _, w := range loop.Watches {
+			kinds = append(kinds, w.Kind)
+		}
+	}
+	return append(kinds, r.Reads...)
 }
 
 // Deps are what the world grants to a program.
@@ -362,17 +407,27 @@ var registrations = []Registration{
 	}, nodelifecycle.DefaultSettings, func(d Deps, settings nodelifecycle.Settings) (reconcile.Reconciler, error) {
 		return &nodelifecycle.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}, nil
 	}),
-	register(Registration{
-		Name:    "workload",
-		For:     &corev1.Pod{},
-		Watches: []Watch{{Kind: &corev1.Node{}, Map: workload.PodOfNode}},
-		Workers: 1,
+	registerLoops(Registration{
+		Name: "workload",
+		For:  &corev1.Pod{},
 
 		StandsInFor: []string{"statefulset-controller", "pod-garbage-collector-controller", "kube-scheduler"},
 		// So that it finds the one that the workload is wanted on.
 		StartsAfterNodes: true,
-	}, workload.DefaultSettings, func(d Deps, settings workload.Settings) (reconcile.Reconciler, error) {
-		return &workload.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}, nil
+	}, workload.DefaultSettings, []loopOf[workload.Settings]{
+		{Loop{Name: "keep", For: &corev1.Pod{}, Starts: true}, func(d Deps, settings workload.Settings) reconcile.Reconciler {
+			return &workload.Keeper{Client: d.Client, Settings: settings}
+		}},
+		{Loop{Name: "bind", Watches: []Watch{
+			{Kind: &corev1.Pod{}, Map: workload.Unbound}, {Kind: &corev1.Node{}, Map: workload.AllUnbound},
+		}}, func(d Deps, settings workload.Settings) reconcile.Reconciler {
+			return &workload.Binder{Client: d.Client, Settings: settings}
+		}},
+		{Loop{Name: "release", Watches: []Watch{
+			{Kind: &corev1.Pod{}, Map: workload.Bound}, {Kind: &corev1.Node{}, Map: workload.BoundTo},
+		}}, func(d Deps, settings workload.Settings) reconcile.Reconciler {
+			return &workload.Releaser{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}
+		}},
 	}),
 	register(Registration{
 		Name:    "attachdetach",
@@ -449,6 +504,24 @@ var registrations = []Registration{
 func register[S any](r Registration, defaults func() S, construct func(Deps, S) (reconcile.Reconciler, error)) Registration {
 	r.Place, r.Settings = Cluster, func() any { s := defaults(); return &s }
 	r.New = constructor(r, defaults, construct)
+	return r
+}
+
+// loopOf is a loop with the constructor of its reconciler.
+type loopOf[S any] struct {
+	Loop
+	construct func(Deps, S) reconcile.Reconciler
+}
+
+// registerLoops completes the registration of a process with several loops, which share its
+// settings.
+func registerLoops[S any](r Registration, defaults func() S, loops []loopOf[S]) Registration {
+	r.Place, r.Workers, r.Settings = Cluster, 1, func() any { s := defaults(); return &s }
+	for _, l := range loops {
+		l.Loop.Workers = max(l.Loop.Workers, 1)
+		l.Loop.New = constructor(r, defaults, func(d Deps, settings S) (reconcile.Reconciler, error) { return l.construct(d, settings), nil })
+		r.Loops = append(r.Loops, l.Loop)
+	}
 	return r
 }
 

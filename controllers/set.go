@@ -175,14 +175,19 @@ func (r *Registration) complete() error {
 	switch {
 	case r.Place == EveryHost && (r.Name == "" || r.NewAgent == nil):
 		return fmt.Errorf("add the agent %q: a registration needs Name and NewAgent", r.Name)
-	case r.Place != EveryHost && (r.Name == "" || r.For == nil || (r.New == nil) == (r.Setup == nil)):
-		return fmt.Errorf("add the controller %q: a registration needs Name, For, and either New or Setup", r.Name)
+	case r.Place != EveryHost && (r.Name == "" || r.For == nil || (r.AllLoops() == nil) == (r.Setup == nil) || r.New != nil && r.Loops != nil):
+		return fmt.Errorf("add the controller %q: a registration needs Name, For, and either New, Loops or Setup", r.Name)
+	case r.Loops != nil && len(r.Watches) > 0 || slices.ContainsFunc(r.Loops, func(l Loop) bool { return l.Name == "" || l.New == nil }):
+		return fmt.Errorf("add the controller %s: each of its Loops needs Name and New, and has the Watches", r.Name)
 	case r.Setup != nil && len(r.Watches)+len(r.Indexes) > 0:
 		return fmt.Errorf("add the controller %s: Setup sets up its watches and indexes; name their kinds in Reads", r.Name)
 	case !slices.Contains([]Part{"", Power, Remediation, HealthCheck, Deletion, Tenancy}, r.Plays):
 		return fmt.Errorf("add the controller %s: nobody plays %q; choose one of %s, %s, %s, %s, %s, or nothing", r.Name, r.Plays, Power, Remediation, HealthCheck, Deletion, Tenancy)
 	}
-	r.Place, r.Workers = cmp.Or(r.Place, Cluster), max(r.Workers, 1)
+	r.Place, r.Workers, r.Loops = cmp.Or(r.Place, Cluster), max(r.Workers, 1), slices.Clone(r.Loops)
+	for i := range r.Loops {
+		r.Loops[i].Workers = max(r.Loops[i].Workers, 1)
+	}
 	if r.Settings == nil {
 		r.Settings = func() any { return new(struct{}) }
 	}

@@ -21,7 +21,7 @@ func TestSetRefuses(t *testing.T) {
 spec: {group: example.com, scope: Namespaced, names: {kind: ` + kind + `, plural: things}, versions: [{name: v1, schema: {openAPIV3Schema: {type: object}}}]}}`)}}
 	}
 	for want, module := range map[string]controllers.Module{
-		"needs Name, For, and either New or Setup": {Controllers: []controllers.Registration{{Name: "x"}}},
+		"needs Name, For, and either New, Loops or Setup": {Controllers: []controllers.Registration{{Name: "x"}}},
 		"one of that name exists already; choose another": {Controllers: []controllers.Registration{
 			{Name: "reboot", For: &corev1.Node{}, New: construct},
 		}},

@@ -39,7 +39,7 @@ func (d Deed) IsCommand() bool { return strings.HasPrefix(d.Does, bmcDeed+" ") }
 // deedVerbs begin the names of effects on objects, bmcDeed those of commands to BMCs. Sentences use
 // the longer form.
 var deedVerbs = map[string]string{
-	"create": "creates", "update": "updates", "patch": "patches", "delete": "deletes", "evict": "evicts",
+	"create": "creates", "update": "updates", "patch": "patches", "delete": "deletes", "evict": "evicts", "bind": "binds",
 }
 
 const bmcDeed = "bmc"

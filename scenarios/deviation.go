@@ -102,7 +102,7 @@ type stepFault struct {
 // and the others happen in the simulator, within a process or in the world.
 var nouns = map[string]string{
 	"get": "read of OBJECT", "list": "list of OBJECT", "read": "question to OBJECT", "create": "creation of OBJECT", "update": "update of OBJECT",
-	"patch": "patch of OBJECT", "apply": "patch of OBJECT", "delete": "deletion of OBJECT", "deletecollection": "deletion of OBJECT", "evict": "eviction of OBJECT",
+	"patch": "patch of OBJECT", "apply": "patch of OBJECT", "delete": "deletion of OBJECT", "deletecollection": "deletion of OBJECT", "evict": "eviction of OBJECT", "bind": "binding of OBJECT",
 	"bmc": "command OBJECT", "deliver": "news of OBJECT", "start": "start",
 
 	"register": "registration of OBJECT", "renew": "renewal of the Lease of OBJECT", "sync": "look at its Pods", "report": "report of its Pods",

@@ -371,20 +371,20 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := b.newProcess(c, name, steps.PlaceProcess+name, scenarios.ControllerEnd(name))
 	p.deps.Clock, p.deps.Steady = wallClock{b.w, &p.offset}, wallClock{b.w, nil}
 	p.deps.Decided = b.decided(c.Name, p, func() string { return p.flights.running.entry.request.String() })
-	if c.Setup == nil {
-		if err := b.watch(p, c.For, nil); err != nil {
-			return nil, err
+	for i, l := range c.AllLoops() {
+		if l.For != nil {
+			l.Watches = append([]controllers.Watch{{Kind: l.For}}, l.Watches...)
 		}
-	} else if _, err := b.stream(p, c.For); err != nil {
-		return nil, err
-	}
-	for _, watch := range c.Watches {
-		if err := b.watch(p, watch.Kind, watch.Map); err != nil {
-			return nil, err
+		for _, watch := range l.Watches {
+			s, err := b.stream(p, watch.Kind)
+			if err != nil {
+				return nil, err
+			}
+			s.listeners = append(s.listeners, listener{p.loops[i], watch.Map})
 		}
 	}
-	for _, read := range c.Reads {
-		if _, err := b.stream(p, read); err != nil {
+	for _, cached := range c.Cached() {
+		if _, err := b.stream(p, cached); err != nil {
 			return nil, err
 		}
 	}
@@ -424,20 +424,6 @@ func (b *Backend) warner(p *process) func(client.Object, string, string) {
 	return func(obj client.Object, reason, message string) {
 		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
 	}
-}
-
-// watch lets a process reconcile a kind, or map its objects to what it reconciles.
-func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
-	s, err := b.stream(p, obj)
-	if err != nil {
-		return err
-	}
-	if mapping == nil {
-		s.reconciled = true
-	} else {
-		s.mappings = append(s.mappings, mapping)
-	}
-	return nil
 }
 
 // stream returns a process's stream of a kind, and creates it at first use.

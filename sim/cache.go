@@ -94,20 +94,22 @@ type stream struct {
 	kind *kube.Kind
 	// table is what the table of kinds has of it; nil for objects in another form than
 	// their own type.
-	table *objects.Kind
-	actor actor
-	// reconciled says that the process reconciles this very kind; mappings turn
-	// its objects into requests for others.
-	reconciled bool
-	mappings   []mapFunc
-	frozen     bool
+	table     *objects.Kind
+	actor     actor
+	listeners []listener
+	frozen    bool
 	// last is the last delivery that was scheduled: streams don't overtake themselves.
 	last *step
 	// expected is how many deliveries are scheduled.
 	expected int
 }
 
-type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.Request
+// listener is a loop that reconciles whatever keys returns for an object, or the object itself if
+// keys is nil.
+type listener struct {
+	loop *loop
+	keys func(context.Context, client.Reader, client.Object) []reconcile.Request
+}
 
 // expect schedules the delivery of one change.
 func (s *stream) expect() {

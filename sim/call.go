@@ -54,8 +54,9 @@ func (l *limiter) wait(now time.Duration) time.Duration {
 // call is what a reconcile waits for: an API call or a BMC request.
 type call struct {
 	class steps.Class
-	// deed is what it is in the words of a step.
-	deed steps.Deed
+	// deed is what it is in the words of a step, and actor takes that step.
+	deed  steps.Deed
+	actor *actor
 	// effect is what the call does to the world, or "" for a read.
 	effect string
 	// api is the request to the API server, which needs no run; nil for any other call.
@@ -136,8 +137,8 @@ func (p *process) serve(f *flight, c *call) {
 	case steps.ClassWatchdog:
 		latency = workLatency
 	}
-	f.sent = append(f.sent, c)
-	arrival := p.w.schedule(&p.actor, c.class, c.deed, latency, func(t trouble) {
+	f.sent, c.actor = append(f.sent, c), f.actor()
+	arrival := p.w.schedule(c.actor, c.class, c.deed, latency, func(t trouble) {
 		switch {
 		case c.givenUp:
 			p.executeOverdue(c, "executed after its client had given up")
@@ -148,7 +149,7 @@ func (p *process) serve(f *flight, c *call) {
 	// The clients of BMCs start their time limit when they send, and the request arrives all the
 	// same. The same holds for agents, whose own hosts depend on it.
 	if (c.class == steps.ClassBMC || p.resident != nil && c.patience > 0) && arrival.at > p.w.now+latency+c.patience {
-		p.w.schedule(&p.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) {
+		p.w.schedule(c.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) {
 			if life != p.life || arrival.index < 0 {
 				return
 			}
@@ -219,7 +220,7 @@ func (p *process) arrive(f *flight, c *call, t trouble) {
 	}
 	p.execute(c, fault == scenarios.FaultIgnore, done)
 	if c.patience > 0 && life == p.life && !c.answered {
-		c.timeout = p.w.schedule(&p.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) { done(c.impatient()) })
+		c.timeout = p.w.schedule(c.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) { done(c.impatient()) })
 	}
 }
 
@@ -248,7 +249,7 @@ func (p *process) execute(c *call, ignored bool, done func(error)) {
 
 // executeLate executes an effect when nobody waits for it any more.
 func (p *process) executeLate(c *call, by time.Duration) {
-	late := p.w.schedule(&p.actor, steps.ClassLate, c.deed, by, func(trouble) {
+	late := p.w.schedule(c.actor, steps.ClassLate, c.deed, by, func(trouble) {
 		c.overdue = true
 		p.executeOverdue(c, "executed "+by.String()+" late")
 	})

@@ -166,6 +166,14 @@ func (f *flight) again() string {
 	return ""
 }
 
+// actor takes the steps of the flight.
+func (f *flight) actor() *actor {
+	if f.entry == nil {
+		return &f.p.actor
+	}
+	return f.entry.of.actor
+}
+
 // received takes a call from those that are on their way.
 func (f *flight) received(c *call) {
 	f.sent = slices.DeleteFunc(f.sent, func(sent *call) bool { return sent == c })

@@ -27,40 +27,15 @@ import (
 // Methods of it run either in the bubble, as those of the manager and the queue do, or
 // outside of it, and say which.
 type managed struct {
-	p           *process
-	life        int
-	bubble      *bubble.Bubble
-	cancel      context.CancelFunc
-	dead        atomic.Bool
-	setUp       bool
-	controllers []*realController
-	informers   map[*kube.Kind]*informer
+	p         *process
+	life      int
+	bubble    *bubble.Bubble
+	cancel    context.CancelFunc
+	dead      atomic.Bool
+	setUp     bool
+	informers map[*kube.Kind]*informer
 	// waiting are the goroutines that wait for the answer to a call.
 	waiting map[*call]*bubble.Answer
-}
-
-// realController is one controller of a managed process.
-type realController struct {
-	name    string
-	workers int
-	queue   *workQueue
-}
-
-// flights is how many requests it works on.
-func (c *realController) flights(p *process) (n int) {
-	for _, f := range p.flights.aloft {
-		if f.entry.of == c {
-			n++
-		}
-	}
-	return n
-}
-
-func (m *managed) workers() (n int) {
-	for _, c := range m.controllers {
-		n += c.workers
-	}
-	return n
 }
 
 // manage begins an incarnation that sets up its controllers itself.
@@ -73,7 +48,7 @@ func (p *process) manage(deps controllers.Deps) {
 	for _, k := range p.cache.kinds {
 		m.informers[k] = &informer{m: m, kind: k}
 	}
-	p.program, p.parts = m, append(p.parts, m)
+	p.program, p.parts, p.loops = m, append(p.parts, m), nil
 	warn := deps.Warn
 	deps.Warn = func(about client.Object, reason, message string) {
 		about = about.DeepCopyObject().(client.Object)
@@ -95,7 +70,7 @@ func (p *process) manage(deps controllers.Deps) {
 		return
 	}
 	run(ctx)
-	for _, c := range m.controllers {
+	for _, c := range p.loops {
 		if c.queue == nil && p.w.broken == nil {
 			p.w.fail(fmt.Errorf("run the controller %s: %s did not start immediately; one of its sources is not synced", p.actor.name, c.name))
 		}
@@ -224,7 +199,7 @@ func (m *managed) end() {
 type observed struct {
 	reconcile.Reconciler
 	m *managed
-	c *realController
+	c *loop
 }
 
 // Reconcile is called in the bubble.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -35,10 +34,8 @@ func (w managing) Start(t *testing.T, r controllers.Registration, replicas int) 
 // setsUp is a registration that sets itself up with a manager.
 func setsUp(r controllers.Registration) controllers.Registration {
 	own := r
-	r.New, r.Watches, r.Indexes = nil, nil, nil
-	for _, w := range own.Watches {
-		r.Reads = append(slices.Clip(r.Reads), w.Kind)
-	}
+	r.New, r.Loops, r.Watches, r.Indexes = nil, nil, nil, nil
+	r.Reads = own.Cached()
 	r.Setup = func(_ context.Context, mgr ctrlmanager.Manager, _ controllers.Deps) error {
 		return controllers.SetupWithManager(mgr, controllers.Selection{Registration: own})
 	}

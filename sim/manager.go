@@ -87,13 +87,13 @@ func (g *manager[R]) Add(r ctrlmanager.Runnable) error {
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		return fmt.Errorf("add a %T to the simulated manager: it is not a controller of controller-runtime 0.24, whose queue can be replaced", r)
 	}
-	c := &realController{name: *name, workers: *workers}
+	c := &loop{name: *name, workers: *workers, actor: &g.m.p.actor}
 	*do = observed{*do, g.m, c}
 	*queue = func(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		c.queue = &workQueue{m: g.m, c: c, limiter: limiter, handed: make(chan handed), down: make(chan struct{})}
 		return c.queue
 	}
-	g.m.controllers = append(g.m.controllers, c)
+	g.m.p.loops = append(g.m.p.loops, c)
 	return nil
 }
 
@@ -322,7 +322,7 @@ func (i *informer) IsStopped() bool                          { return i.m.dead.L
 // the queue of the process, and what a step takes from there a worker gets.
 type workQueue struct {
 	m       *managed
-	c       *realController
+	c       *loop
 	limiter workqueue.TypedRateLimiter[reconcile.Request]
 	handed  chan handed
 	down    chan struct{}

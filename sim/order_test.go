@@ -167,3 +167,61 @@ func TestAWait(t *testing.T) {
 		t.Errorf("%s are lost to a wait of 10s", lost)
 	}
 }
+
+// TestLoopsOfAProcess: a schedule delays one of the controllers that share a process and leaves the
+// others alone; when the process dies, all of them do.
+func TestLoopsOfAProcess(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := simtest.Plan(t, "../scenarios/catalog/agents/cut-off-host-resets-itself.yaml")
+	var times map[string]time.Duration
+	at := func(deviations ...scenarios.Deviation) (deleted, created, bound time.Duration, life int) {
+		outcome, _, taken := ordered(t, s, plan, deviations...)
+		times = taken
+		for _, e := range outcome.History.Events() {
+			switch {
+			case e.Kind == history.ControllerStarted && e.Actor == "workload":
+				life++
+			case e.Kind == history.ControllerEffect && e.Value == "create Pod/exclusive":
+				created = e.At
+			case e.Kind == history.PodDeleted && e.Actor == "workload":
+				deleted = e.At
+			case e.Kind == history.PodBound && e.Actor == "workload":
+				bound = e.At
+			}
+		}
+		return deleted, created, bound, life
+	}
+	const wait = 20 * time.Second
+	deleted, created, bound, life := at()
+	if life != 1 || deleted == 0 || created-deleted > wait/2 || bound-created > wait/2 {
+		t.Fatalf("undisturbed, the Pod is deleted at %s, created at %s, bound at %s, by %d processes", deleted, created, bound, life)
+	}
+	// last is the last step of an actor and a class until a time.
+	benign := times
+	last := func(of string, until time.Duration) (name string) {
+		for n, when := range benign { // order does not matter: no two come at once
+			if strings.HasPrefix(n, of+"/") && when <= until && (name == "" || when > benign[name]) {
+				name = n
+			}
+		}
+		return name
+	}
+	for _, c := range []struct {
+		step                   string
+		releases, keeps, binds time.Duration
+	}{
+		{last("workload.release/work", deleted), wait, 0, 0}, {last("workload.keep/api", created), 0, wait, 0}, {last("workload.bind/work", bound), 0, 0, wait},
+	} {
+		d, c1, b, life := at(scenarios.Deviation{Step: c.step, Delay: scenarios.Duration(wait)})
+		near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second }
+		if life != 1 || !near(d-deleted, c.releases) || !near(c1-d-(created-deleted), c.keeps) || !near(b-c1-(bound-created), c.binds) {
+			t.Errorf("with %s %s late, the Pod is deleted at %s, created at %s, bound at %s, by %d processes", c.step, wait, d, c1, b, life)
+		}
+	}
+	if _, _, b, life := at(scenarios.Deviation{Step: last("workload.bind/api", bound), Fault: scenarios.FaultCrashBefore}); life != 2 || b < bound+time.Second {
+		t.Errorf("when it dies before it binds, the Pod is bound at %s, by %d processes", b, life)
+	}
+}

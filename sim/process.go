@@ -52,6 +52,9 @@ type process struct {
 	resident *resident
 	// election is nil where the process is alone.
 	election *election
+	// loops are the controllers of a process in the cluster. A process that sets itself up makes
+	// them anew in each incarnation.
+	loops []*loop
 	// program runs in the present incarnation of a process in the cluster.
 	program program
 	crash   scenarios.CrashPlan
@@ -81,8 +84,6 @@ type program interface {
 	learn(s *stream, change kube.Change, priority int)
 	// begin starts the reconcile of a request.
 	begin(f *flight)
-	// workers is how many requests it works on at once.
-	workers() int
 }
 
 // newProcess makes a process that has not started.
@@ -96,6 +97,13 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	p.queue = queue{p: p, entries: make(map[ticket]*entry)}
 	p.flights = flights{p: p, threads: &b.sim.threads}
 	p.deps.Warn = b.warner(p)
+	for _, l := range c.AllLoops() {
+		of := &p.actor
+		if l.Name != "" {
+			of = &actor{name: name + "." + l.Name, place: place, alone: l.Workers == 1}
+		}
+		p.loops = append(p.loops, &loop{name: l.Name, starts: l.Starts, actor: of, workers: l.Workers})
+	}
 	return p
 }
 
@@ -134,12 +142,13 @@ func (p *process) start(stale time.Duration) {
 	if p.registration.Setup != nil {
 		p.manage(deps)
 	} else {
-		reconciler, err := p.registration.New(deps)
-		if err != nil {
-			p.w.fail(fmt.Errorf("start controller %s: %w", p.actor.name, err))
-			return
+		for i, l := range p.registration.AllLoops() {
+			if p.loops[i].reconciler, err = l.New(deps); err != nil {
+				p.w.fail(fmt.Errorf("start controller %s: %w", p.actor.name, err))
+				return
+			}
 		}
-		p.program = reconciling{p, reconciler}
+		p.program = reconciling{p}
 	}
 	started := history.Event{Kind: history.ControllerStarted, Actor: p.actor.name}
 	if stale > 0 {
@@ -148,6 +157,11 @@ func (p *process) start(stale time.Duration) {
 	p.w.emit(started)
 	p.w.trace.Forgot(p.w.now, p.actor.name)
 	p.cache.fill(stale)
+	for _, l := range p.loops {
+		if l.starts {
+			p.queue.enqueue(l, reconcile.Request{}, usual)
+		}
+	}
 }
 
 // death is the end of an incarnation, and the way to the next one.
@@ -241,14 +255,13 @@ func (p *process) failed(about string, err error) {
 	p.w.emit(e)
 }
 
-// reconciling is the program of a process with one reconciler, which runs as coroutines.
-type reconciling struct {
-	p          *process
-	reconciler reconcile.Reconciler
-}
+// reconciling is the program of a process whose reconcilers run as coroutines.
+type reconciling struct{ p *process }
 
-func (r reconciling) workers() int    { return r.p.registration.Workers }
-func (r reconciling) begin(f *flight) { f.reconciler = r.reconciler; r.p.flights.launch(f) }
+func (r reconciling) begin(f *flight) {
+	f.reconciler = f.entry.of.reconciler
+	r.p.flights.launch(f)
+}
 
 // learn enqueues what a change in the cache concerns, as the registration says: the state before
 // the change counts as well as the one after it.
@@ -257,12 +270,13 @@ func (r reconciling) learn(s *stream, change kube.Change, priority int) {
 		if obj == nil {
 			continue
 		}
-		if s.reconciled {
-			r.p.queue.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}, priority)
-		}
-		for _, mapping := range s.mappings {
-			for _, request := range mapping(context.Background(), r.p.cache.client, obj) {
-				r.p.queue.enqueue(request, priority)
+		for _, l := range s.listeners {
+			if l.keys == nil {
+				r.p.queue.enqueue(l.loop, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}, priority)
+				continue
+			}
+			for _, request := range l.keys(context.Background(), r.p.cache.client, obj) {
+				r.p.queue.enqueue(l.loop, request, priority)
 			}
 		}
 	}

@@ -23,20 +23,35 @@ type queue struct {
 	// is no longer being worked on: the most important first, then in order.
 	ready []*entry
 	added uint64
-	// pickups are the workers that are about to take a request.
-	pickups []*step
 }
 
-// ticket is what a queue has one entry for: a request to a controller. A process that sets
-// up its controllers itself may have several, each of which has a queue of its own in
-// truth; here they share one, with the order among their requests.
+// loop is one controller of a process. In truth each has a queue of its own; here those of a
+// process share one, with the order among their requests.
+type loop struct {
+	// name is empty for the only one of a process.
+	name string
+	// starts says that it reconciles the empty request when the process starts.
+	starts bool
+	// actor takes its steps.
+	actor *actor
+	// workers is how many requests it works on at once, busy how many it does work on, and pickups
+	// are the workers that are about to take one.
+	workers, busy int
+	pickups       []*step
+	// reconciler belongs to the present incarnation. It is nil for a loop in the bubble, where
+	// queue hands requests to the workers.
+	reconciler reconcile.Reconciler
+	queue      *workQueue
+}
+
+// ticket is what a queue has one entry for: a request to a loop.
 type ticket struct {
-	of      *realController
+	of      *loop
 	request reconcile.Request
 }
 
 func (t ticket) String() string {
-	if t.of == nil {
+	if t.of.name == "" {
 		return t.request.String()
 	}
 	return t.of.name + " " + t.request.String()
@@ -66,17 +81,20 @@ const (
 
 // end empties the queue.
 func (q *queue) end() {
-	for _, pickup := range q.pickups {
-		q.p.w.cancel(pickup)
+	for _, l := range q.p.loops {
+		for _, pickup := range l.pickups {
+			q.p.w.cancel(pickup)
+		}
+		l.pickups, l.busy = l.pickups[:0], 0
 	}
 	for _, e := range q.entries { // order does not matter: cancelling steps
 		q.p.w.cancel(e.timer)
 	}
 	clear(q.entries)
-	q.pickups, q.ready = q.pickups[:0], q.ready[:0]
+	q.ready = q.ready[:0]
 }
 
-func (q *queue) entry(of *realController, r reconcile.Request) *entry {
+func (q *queue) entry(of *loop, r reconcile.Request) *entry {
 	t := ticket{of, r}
 	e := q.entries[t]
 	if e == nil {
@@ -86,8 +104,10 @@ func (q *queue) entry(of *realController, r reconcile.Request) *entry {
 	return e
 }
 
-// enqueue puts a request of a process with one controller into the queue.
-func (q *queue) enqueue(r reconcile.Request, priority int) { q.add(q.entry(nil, r), 0, priority) }
+// enqueue puts a request into the queue.
+func (q *queue) enqueue(of *loop, r reconcile.Request, priority int) {
+	q.add(q.entry(of, r), 0, priority)
+}
 
 func (q *queue) next() uint64 {
 	q.added++
@@ -128,7 +148,7 @@ func (q *queue) add(e *entry, after time.Duration, priority int) {
 // addRateLimited puts a request into the queue that was tried in vain.
 func (q *queue) addRateLimited(e *entry, priority int) {
 	longest := retryMax
-	if q.p.registration.New != nil {
+	if q.p.registration.Setup == nil {
 		longest = controllers.RetryMost
 	}
 	delay := longest
@@ -140,7 +160,7 @@ func (q *queue) addRateLimited(e *entry, priority int) {
 }
 
 func (q *queue) wait(e *entry, delay time.Duration) {
-	e.timer = q.p.schedule(&q.p.actor, steps.ClassTimer, steps.Deed{Verb: "add", On: steps.Object{Kind: "Request", Name: e.request.Name}}, delay, func(trouble) {
+	e.timer = q.p.schedule(e.of.actor, steps.ClassTimer, steps.Deed{Verb: "add", On: steps.Object{Kind: "Request", Name: e.request.Name}}, delay, func(trouble) {
 		e.timer, e.order = nil, q.next()
 		q.insert(e)
 	})
@@ -152,7 +172,7 @@ func (q *queue) insert(e *entry) {
 		i--
 	}
 	q.ready = slices.Insert(q.ready, i, e)
-	q.wake()
+	q.wake(e.of)
 }
 
 func (q *queue) remove(e *entry) {
@@ -160,53 +180,49 @@ func (q *queue) remove(e *entry) {
 	q.ready = slices.Delete(q.ready, i, i+1)
 }
 
-// available is how many requests could be handed out.
-func (q *queue) available() (n int) {
+// available is how many requests of a loop could be handed out.
+func (q *queue) available(of *loop) (n int) {
 	for _, e := range q.ready {
-		if q.free(e) {
+		if e.of == of && !e.locked {
 			n++
 		}
 	}
 	return n
 }
 
-// free reports whether an entry that is ready can be handed out: nobody works on it, and
-// its controller has a worker left.
-func (q *queue) free(e *entry) bool {
-	return !e.locked && (e.of == nil || e.of.flights(q.p) < e.of.workers)
-}
-
-// take hands out the first request that nobody works on, or nil.
-func (q *queue) take() *entry {
+// take hands out the first request of a loop that no worker has, or nil.
+func (q *queue) take(of *loop) *entry {
 	for i, e := range q.ready {
-		if q.free(e) {
+		if e.of == of && !e.locked {
 			q.ready = slices.Delete(q.ready, i, i+1)
 			e.queued, e.locked = false, true
+			of.busy++
 			return e
 		}
 	}
 	return nil
 }
 
-// wake lets workers that are free take requests.
-func (q *queue) wake() {
+// wake lets workers of a loop that are free take requests.
+func (q *queue) wake(l *loop) {
 	p := q.p
-	for len(q.pickups)+len(p.flights.aloft) < p.program.workers() && len(q.pickups) < q.available() {
+	for len(l.pickups)+l.busy < l.workers && len(l.pickups) < q.available(l) {
 		var pickup *step
-		pickup = p.schedule(&p.actor, steps.ClassWork, steps.Deed{Verb: "take", On: steps.Object{Kind: "Queue", Name: p.actor.name}}, workLatency, func(trouble) {
-			q.pickups = slices.DeleteFunc(q.pickups, func(s *step) bool { return s == pickup })
-			if e := q.take(); e != nil {
+		pickup = p.schedule(l.actor, steps.ClassWork, steps.Deed{Verb: "take", On: steps.Object{Kind: "Queue", Name: l.actor.name}}, workLatency, func(trouble) {
+			l.pickups = slices.DeleteFunc(l.pickups, func(s *step) bool { return s == pickup })
+			if e := q.take(l); e != nil {
 				p.program.begin(&flight{p: p, entry: e})
 			}
 		})
-		q.pickups = append(q.pickups, pickup)
+		l.pickups = append(l.pickups, pickup)
 	}
 }
 
 // release lets the request be handed out again.
 func (q *queue) release(e *entry) {
 	e.locked = false
-	q.wake()
+	e.of.busy--
+	q.wake(e.of)
 }
 
 // finish does with a request what its reconcile asked for.

@@ -93,7 +93,7 @@ func TestQueue(t *testing.T) {
 			begin := st.now
 			for _, at := range c.events {
 				st.pass(begin + at - st.now)
-				p.queue.enqueue(request("a"), usual)
+				p.queue.enqueue(p.loops[0], request("a"), usual)
 			}
 			st.pass(time.Minute)
 			var got []time.Duration
@@ -115,7 +115,7 @@ func TestQueueOrder(t *testing.T) {
 		name     string
 		priority int
 	}{{"a", low}, {"b", low}, {"c", usual}, {"d", low}, {"b", usual}, {"c", low}} {
-		p.queue.enqueue(request(r.name), r.priority)
+		p.queue.enqueue(p.loops[0], request(r.name), r.priority)
 	}
 	st.pass(time.Second)
 	if want := []string{"c", "b", "a", "d"}; !slices.Equal(d.names, want) {
@@ -130,7 +130,7 @@ func TestWorkers(t *testing.T) {
 		st, p, d := keep(t, workers)
 		for range 2 {
 			for _, name := range []string{"a", "b", "c"} {
-				p.queue.enqueue(request(name), usual)
+				p.queue.enqueue(p.loops[0], request(name), usual)
 			}
 			st.pass(workLatency + apiLatency/2)
 		}

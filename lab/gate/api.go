@@ -3,6 +3,7 @@ package gate
 import (
 	"encoding/json"
 	"net/http"
+	"path"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,8 +39,11 @@ func API(kinds objects.Kinds) func(request *http.Request, body []byte) Request {
 		}
 		if verbs[request.Method] != "" && !kind.Heartbeat {
 			does := r.Verb
-			if strings.HasSuffix(request.URL.Path, "/eviction") {
+			switch path.Base(request.URL.Path) {
+			case "eviction":
 				does = "evict"
+			case "binding":
+				does = "bind"
 			}
 			r.Effect = does + " " + r.Kind + "/" + r.Name
 			r.Deed = r.Effect
@@ -60,8 +64,8 @@ func API(kinds objects.Kinds) func(request *http.Request, body []byte) Request {
 
 // parse takes a path apart: /api/VERSION/... or /apis/GROUP/VERSION/..., in a namespace or
 // not, then resource and name, and perhaps a subresource.
-func parse(path string) (group, resource, name string) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+func parse(of string) (group, resource, name string) {
+	parts := strings.Split(strings.Trim(of, "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
 		parts = parts[2:]

@@ -428,6 +428,7 @@ func TestRead(t *testing.T) {
 		{API(known), "PUT", machines + "/worker-1", "{}", Request{Verb: "update", Kind: "Machine", Name: "worker-1", Effect: "update Machine/worker-1"}},
 		{API(known), "DELETE", node, "", Request{Verb: "delete", Kind: "Node", Name: "worker-1", Effect: "delete Node/worker-1"}},
 		{API(known), "POST", "/api/v1/namespaces/default/pods", pod, Request{Verb: "create", Kind: "Pod", Name: "exclusive", Effect: "create Pod/exclusive"}},
+		{API(known), "POST", "/api/v1/namespaces/default/pods/exclusive/binding", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"exclusive"}}`, Request{Verb: "create", Kind: "Pod", Name: "exclusive", Effect: "bind Pod/exclusive"}},
 		{API(known), "POST", machines, `{"kind":"Machine","metadata":{"name":"m"}}`, Request{Verb: "create", Kind: "Machine", Name: "m", Effect: "create Machine/m"}},
 		{API(known), "PUT", "/apis/coordination.k8s.io/v1/namespaces/fencelab-system/leases/fencelab", "{}", Request{Verb: "update", Kind: "Lease", Name: "fencelab"}},
 		{API(known), "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(event), Request{Warning: &Warning{"worker-1", "Odd", "look"}}},

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -22,9 +23,10 @@ type writers struct {
 	versions map[string]string
 	// deleting is who has asked for the deletion of Kind/name.
 	deleting map[string]string
-	// evicting is who has asked for the eviction of Pod/name, which is answered with no version;
-	// and releasing is who has taken its last finalizer from Kind/name that is being deleted.
-	evicting, releasing map[string]string
+	// unversioned is who has asked for an effect that is answered with no version: an eviction, or
+	// a binding. And releasing is who has taken its last finalizer from Kind/name that is being
+	// deleted.
+	unversioned, releasing map[string]string
 	// clearing is who has last asked for the deletion of many objects of a Kind at once, which a
 	// selector may choose.
 	clearing map[string]cleared
@@ -104,19 +106,19 @@ func (w *writers) Deletes(object, writer string) {
 	w.deleting[object] = writer
 }
 
-// Asks notes what a request will do if it succeeds: deletions, and evictions, which are answered
-// too late, or with too little.
+// Asks notes what a request will do if it succeeds: deletions, evictions and bindings, which are
+// answered too late, or with too little.
 func (w *writers) Asks(effect, writer string) {
 	if object, deletes := deleted(effect); deletes {
 		w.Deletes(object, writer)
 	}
-	if object, evicts := strings.CutPrefix(effect, evicts); evicts {
+	if strings.HasPrefix(effect, evicts) || strings.HasPrefix(effect, binds) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.evicting == nil {
-			w.evicting = make(map[string]string)
+		if w.unversioned == nil {
+			w.unversioned = make(map[string]string)
 		}
-		w.evicting[object] = writer
+		w.unversioned[effect] = writer
 	}
 }
 
@@ -125,8 +127,8 @@ func (w *writers) Asks(effect, writer string) {
 func (w *writers) Refused(effect, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if object, evicts := strings.CutPrefix(effect, evicts); evicts && w.evicting[object] == writer {
-		delete(w.evicting, object)
+	if w.unversioned[effect] == writer {
+		delete(w.unversioned, effect)
 	}
 }
 
@@ -140,8 +142,8 @@ func (w *writers) Released(object, writer string) {
 	w.releasing[object] = writer
 }
 
-// evicts begins the effects that are evictions.
-const evicts = "evict "
+// evicts begins the effects that are evictions, and binds those that are bindings.
+const evicts, binds = "evict ", "bind "
 
 // taken removes an object's entry from a map and returns it: the next object of its name is
 // another one.
@@ -149,6 +151,14 @@ func taken(from map[string]string, object string) string {
 	writer := from[object]
 	delete(from, object)
 	return writer
+}
+
+// node is the Node that an object is bound to, if it is a Pod that is.
+func node(object metav1.Object) string {
+	if pod, is := object.(*corev1.Pod); is && pod != nil {
+		return pod.Spec.NodeName
+	}
+	return ""
 }
 
 // heldUp reports whether an object that is gone had finalizers when it was last seen. Not who asked
@@ -167,7 +177,7 @@ func (w *writers) of(before, after metav1.Object) string {
 			return writer
 		}
 		if before.GetDeletionTimestamp() == nil {
-			if writer := taken(w.evicting, kind+"/"+before.GetName()); writer != "" {
+			if writer := taken(w.unversioned, evicts+kind+"/"+before.GetName()); writer != "" {
 				return writer
 			}
 		}
@@ -180,7 +190,12 @@ func (w *writers) of(before, after metav1.Object) string {
 		return ""
 	}
 	if after.GetDeletionTimestamp() != nil && (before == nil || before.GetDeletionTimestamp() == nil) {
-		if writer := taken(w.evicting, kindOf(after)+"/"+after.GetName()); writer != "" {
+		if writer := taken(w.unversioned, evicts+kindOf(after)+"/"+after.GetName()); writer != "" {
+			return writer
+		}
+	}
+	if node(before) == "" && node(after) != "" {
+		if writer := taken(w.unversioned, binds+kindOf(after)+"/"+after.GetName()); writer != "" {
 			return writer
 		}
 	}

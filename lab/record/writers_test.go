@@ -107,6 +107,25 @@ func TestWriters(t *testing.T) {
 	if got := w.of(evicted, nil); got != "" {
 		t.Errorf("%q deletes it, not its kubelet", got)
 	}
+
+	// Nor has the answer to a binding a version.
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: corev1.PodSpec{NodeName: "worker-1"}}
+	for _, refused := range []bool{true, false} {
+		w.Asks("bind Pod/app", "workload")
+		want := "workload"
+		if refused {
+			w.Refused("bind Pod/app", "workload")
+			want = ""
+		}
+		for _, c := range []struct {
+			before *corev1.Pod
+			want   string
+		}{{bound, ""}, {pod, want}, {pod, ""}} {
+			if got := w.of(c.before, bound); got != c.want {
+				t.Errorf("refused %t: %q binds it, want %q", refused, got, c.want)
+			}
+		}
+	}
 }
 
 // TestWriterWhoseAnswerIsLate: on a busy machine a change is seen long before its request is

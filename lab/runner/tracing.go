@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -35,13 +34,9 @@ func (t *Tracing) decided(process string) func(keys []string, facts any, action 
 // follow records what reaches the cache of a process that is about to start with it.
 func (t *Tracing) follow(ctx context.Context, process string, from cache.Cache, r controllers.Registration) error {
 	t.Trace.Forgot(t.Since(), process)
-	kinds := append([]client.Object{r.For}, r.Reads...)
-	for _, w := range r.Watches {
-		kinds = append(kinds, w.Kind)
-	}
 	names := objects.NamesOf(t.Topology)
 	followed := make(map[*objects.Kind]bool)
-	for _, example := range kinds {
+	for _, example := range r.Cached() {
 		kind, err := t.Kinds.Of(example)
 		if err != nil || followed[kind] || kind.Changes == nil {
 			continue // nothing that the report has lanes for

@@ -79,14 +79,7 @@ func TestKindsOfControllers(t *testing.T) {
 			t.Errorf("the controller %s has no role", r.Name)
 			continue
 		}
-		read := slices.Clone(r.Reads)
-		if r.For != nil {
-			read = append(read, r.For)
-		}
-		for _, w := range r.Watches {
-			read = append(read, w.Kind)
-		}
-		for _, obj := range read {
+		for _, obj := range r.Cached() {
 			kind, err := all.Of(obj)
 			if err != nil {
 				t.Errorf("%s: %v", r.Name, err)

@@ -92,17 +92,9 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 		if r.FeedsWatchdog { // it resets its host by not feeding the watchdog
 			v.Plays = cmp.Or(v.Plays, string(controllers.Fencer))
 		}
-		if r.For != nil {
-			v.Kinds = append(v.Kinds, kindOf(r.For))
-		}
-		for _, w := range r.Watches {
-			v.Kinds = append(v.Kinds, kindOf(w.Kind))
-		}
-		if r.Setup != nil { // it sets up its own watches
-			for _, obj := range r.Reads {
-				if _, dynamic := obj.(*unstructured.Unstructured); !dynamic {
-					v.Kinds = append(v.Kinds, kindOf(obj))
-				}
+		for _, obj := range r.Cached() {
+			if _, dynamic := obj.(*unstructured.Unstructured); !dynamic && !slices.Contains(v.Kinds, kindOf(obj)) {
+				v.Kinds = append(v.Kinds, kindOf(obj))
 			}
 		}
 		vocabulary.Controllers[r.Name] = v

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,8 @@ type Call struct {
 	Kind  *Kind
 	// Key has no name in a List, and for a Create with generateName.
 	Key client.ObjectKey
-	// Subresource is empty, "status", or the "eviction" that a Create of a pod makes.
+	// Subresource is empty, "status", or the "eviction" or "binding" of a pod,
+	// which a Create makes.
 	Subresource string
 	// Object is the object sent by a Create or Update; don't modify it.
 	Object client.Object
@@ -50,8 +52,9 @@ type Call struct {
 	by    author
 	list  client.ListOptions
 	sent  *record // the Object of a Create or Update
-	// eviction is the body of an eviction.
+	// eviction is the body of an eviction, and binding that of a binding.
 	eviction *policyv1.Eviction
+	binding  *corev1.Binding
 	result   *record
 	page     page
 	done     bool
@@ -67,10 +70,13 @@ func (c *Call) String() string {
 	return fmt.Sprintf("%s %s%s %s", c.Verb, c.Kind.Kind, sub, c.Key)
 }
 
-// Action is the Call's verb, or evict.
+// Action is the Call's verb, or evict or bind.
 func (c *Call) Action() string {
-	if c.eviction != nil {
+	switch {
+	case c.eviction != nil:
 		return "evict"
+	case c.binding != nil:
+		return "bind"
 	}
 	return string(c.Verb)
 }
@@ -113,11 +119,14 @@ func (c *Call) Execute() error {
 	case List:
 		c.page, err = c.store.list(c.Kind, &c.list)
 	case Create:
-		if c.eviction != nil {
+		switch {
+		case c.eviction != nil:
 			err = c.store.evict(c.by, c.Kind, c.Key, c.eviction)
-			break
+		case c.binding != nil:
+			err = c.store.bind(c.by, c.Kind, c.Key, c.binding)
+		default:
+			c.result, err = c.store.create(c.by, c.Kind, c.sent)
 		}
-		c.result, err = c.store.create(c.by, c.Kind, c.sent)
 	case Update:
 		c.result, err = c.store.replace(c.by, c.Kind, c.sent)
 	case Patch:

@@ -323,8 +323,8 @@ func (c *Client) DeleteAllOf(ctx context.Context, obj client.Object, opts ...cli
 // Status returns the client of the status subresource.
 func (c *Client) Status() client.SubResourceWriter { return c.SubResource("status") }
 
-// SubResource returns the client of a subresource; all but status, and the eviction of
-// pods, are refused.
+// SubResource returns the client of a subresource; all but status, and the eviction and the binding
+// of pods, are refused.
 func (c *Client) SubResource(name string) client.SubResourceClient { return subresource{c, name} }
 
 // Scheme returns the scheme of the process.

@@ -26,10 +26,11 @@ func (s subresource) Get(_ context.Context, obj, _ client.Object, _ ...client.Su
 	return s.refuse("get", obj)
 }
 
-// Create evicts a pod. No other subresource can be created.
+// Create evicts a pod, or binds it to a node. No other subresource can be created.
 func (s subresource) Create(ctx context.Context, obj, body client.Object, opts ...client.SubResourceCreateOption) error {
-	eviction, ok := body.(*policyv1.Eviction)
-	if _, pod := obj.(*corev1.Pod); !ok || !pod || s.name != evictions {
+	eviction, evicts := body.(*policyv1.Eviction)
+	binding, binds := body.(*corev1.Binding)
+	if _, pod := obj.(*corev1.Pod); !pod || (!evicts || s.name != evictions) && (!binds || s.name != bindings) {
 		return s.refuse("create", obj)
 	}
 	var o client.SubResourceCreateOptions
@@ -41,7 +42,7 @@ func (s subresource) Create(ctx context.Context, obj, body client.Object, opts .
 	if err := checkKey(call.Kind, call.Key, true); err != nil {
 		return err
 	}
-	call.Subresource, call.eviction = evictions, eviction.DeepCopy()
+	call.Subresource, call.eviction, call.binding = s.name, eviction.DeepCopy(), binding.DeepCopy()
 	if err := s.plain(call, o.FieldManager, o.DryRun, o.FieldValidation, o.Raw != nil); err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (c Class) Sends() bool {
 // number. It returns false for a step within a process or within the world. It may be called for a
 // step only while that is being scheduled.
 func (s Step) Deed() (scenarios.Deed, bool) {
-	d := scenarios.Deed{Actor: s.Actor}
+	d := scenarios.Deed{Actor: s.process()}
 	switch s.Class {
 	case ClassAPI:
 		d.Does = s.Verb + " " + s.Object.Kind + "/" + s.Object.Name
@@ -207,6 +207,14 @@ func (s Step) Deed() (scenarios.Deed, bool) {
 		d.Does = "start Process/" + s.Actor
 	}
 	return d, d.Does != ""
+}
+
+// process is the process whose step it is, of which the actor may be one part, or else the actor.
+func (s Step) process() string {
+	if name, is := strings.CutPrefix(s.Place, PlaceProcess); is {
+		return name
+	}
+	return s.Actor
 }
 
 // Told returns the actor of a step that is being scheduled, and its action, even if it is not seen

@@ -33,8 +33,8 @@ import (
 // An Op is one request. It is data, so that a failing sequence can be shrunk,
 // printed and kept.
 type Op struct {
-	// Verb is get, list, create, update, patch, apply, delete, deleteall, evict, or managers,
-	// which reads the managers of fields.
+	// Verb is get, list, create, update, patch, apply, delete, deleteall, evict, bind,
+	// or managers, which reads the managers of fields.
 	Verb string
 	// Kind is Node, Pod, Lease, Secret, Event, PodDisruptionBudget, VolumeAttachment or
 	// BareMetalHost.
@@ -69,7 +69,8 @@ type Op struct {
 	Patch string
 	// Grace is the grace period of a delete or evict in seconds, as text.
 	Grace string
-	// If holds the preconditions of a delete or evict: uid, wrong-uid, rv, old-rv.
+	// If holds the preconditions of a delete or evict: uid, wrong-uid, rv, old-rv. A bind has the
+	// first two.
 	If []string
 }
 

@@ -279,7 +279,7 @@ func (r *run) do(ctx context.Context, op Op) error {
 	switch {
 	case err != nil:
 		r.logf("%s -> %s", op, r.showError(err))
-	case op.Verb == "delete" || op.Verb == "deleteall" || op.Verb == "evict":
+	case op.Verb == "delete" || op.Verb == "deleteall" || op.Verb == "evict" || op.Verb == "bind":
 		r.logf("%s -> ok", op)
 	default:
 		if suffix, ok := strings.CutPrefix(obj.GetName(), obj.GetGenerateName()); ok && obj.GetGenerateName() != "" {
@@ -372,6 +372,17 @@ func (r *run) request(ctx context.Context, k kind, op Op, obj, from client.Objec
 		o.ApplyOptions(r.deleteOptions(op))
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName()}, DeleteOptions: o.AsDeleteOptions()}
 		return r.client.SubResource("eviction").Create(ctx, obj, eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dry}})
+	case "bind":
+		var o client.DeleteOptions
+		o.ApplyOptions(r.deleteOptions(op))
+		binding := &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), Annotations: map[string]string{"bound": "yes"}},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "m"},
+		}
+		if o.Preconditions != nil && o.Preconditions.UID != nil {
+			binding.UID = *o.Preconditions.UID
+		}
+		return r.client.SubResource("binding").Create(ctx, obj, binding)
 	case "deleteall":
 		opts := []client.DeleteAllOfOption{client.InNamespace(k.in())}
 		for _, o := range r.selectors(op) {
@@ -644,9 +655,10 @@ func untime(obj client.Object) (notes []string) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		for i := range obj.Status.Conditions {
-			if c := &obj.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && !c.LastTransitionTime.IsZero() {
+			c, set := &obj.Status.Conditions[i], map[corev1.PodConditionType]string{corev1.DisruptionTarget: "disrupted", corev1.PodScheduled: "scheduled"}
+			if note := set[c.Type]; note != "" && !c.LastTransitionTime.IsZero() {
 				c.LastTransitionTime = metav1.Time{}
-				notes = append(notes, "disrupted")
+				notes = append(notes, note)
 			}
 		}
 	case *policyv1.PodDisruptionBudget:

@@ -42,6 +42,9 @@ func Sequences() []Sequence {
 	apply := func(kind, name, manager, configuration string) Op {
 		return Op{Verb: "apply", Kind: kind, Name: name, Manager: manager, Patch: configuration}
 	}
+	bind := func(name string, conditions ...string) Op {
+		return Op{Verb: "bind", Kind: pod, Name: name, If: conditions}
+	}
 	evict := func(name string, conditions ...string) Op {
 		return Op{Verb: "evict", Kind: pod, Name: name, If: conditions}
 	}
@@ -230,6 +233,10 @@ func Sequences() []Sequence {
 			create(pod, "a"), evict("a"), get(pod, "a"), evict("a"), grace(evict("a"), "7"), grace(remove(pod, "a"), "0"), evict("a"),
 			create(pod, "b"), running("b"), evict("b", "wrong-uid"), evict("b", "uid"), create(pod, "c"), status(update(pod, "c", "status=2")), evict("c"),
 			create(pod, "d", "finalizer+a"), running("d"), evict("d", "uid"), get(pod, "d"), create(pod, "e"), grace(evict("e"), "0"),
+		}},
+		{"binding", "A pod is bound once, while it isn't being deleted, and its spec counts no change by that.", []Op{
+			create(pod, "a", "nodename="), bind("a", "wrong-uid"), bind("a", "uid"), get(pod, "a"), bind("a"), managers(pod, "a"), bind("x"),
+			create(pod, "b", "nodename=", "annotate=1"), bind("b"), get(pod, "b"), running("b"), create(pod, "c", "nodename=", "finalizer+a"), remove(pod, "c"), bind("c"),
 		}},
 		{"budget", "A budget's status is reset when it is created, and a change of its spec counts.", []Op{
 			create(budget, "a", "minimum=1", "allowed=1"), update(budget, "a", "minimum=0", "allowed=2"), status(update(budget, "a", "allowed=1", "minimum=1", "label=1")), status(update(budget, "a", "negative")),

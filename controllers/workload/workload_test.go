@@ -2,12 +2,14 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -41,7 +43,7 @@ func pod(nodeName, nodeUID string) *corev1.Pod {
 	}
 }
 
-// serve returns an API server; deletes collects the options of Pod deletions.
+// serve returns an API server that takes bindings; deletes collects the options of Pod deletions.
 func serve(deletes *[]client.DeleteOptions, objs ...client.Object) client.WithWatch {
 	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(api.NewScheme()).WithObjects(objs...).Build(), interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
@@ -50,14 +52,32 @@ func serve(deletes *[]client.DeleteOptions, objs ...client.Object) client.WithWa
 			}
 			return c.Delete(ctx, obj, opts...)
 		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, obj, body client.Object, _ ...client.SubResourceCreateOption) error {
+			binding, pod := body.(*corev1.Binding), &corev1.Pod{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), pod); err != nil {
+				return err
+			}
+			if sub != "binding" || pod.Spec.NodeName != "" || binding.UID != pod.UID || binding.Target.Kind != "Node" {
+				return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, errors.New("it can't be bound"))
+			}
+			pod.Spec.NodeName, pod.Annotations = binding.Target.Name, binding.Annotations
+			return c.Update(ctx, pod)
+		},
 	})
 }
 
+// step has each of the three do a step, in the order in which they come to a Pod.
 func step(t *testing.T, c client.Client, live client.Reader, settings Settings) {
 	t.Helper()
-	r := &Reconciler{Client: c, Live: live, Clock: clock.RealClock{}, Settings: settings}
-	if _, err := r.Reconcile(ctx, ThePod); err != nil {
-		t.Fatal(err)
+	for _, r := range []reconcile.Reconciler{
+		&Keeper{Client: c, Settings: settings}, &Binder{Client: c, Settings: settings},
+		&Releaser{Client: c, Live: live, Clock: clock.RealClock{}, Settings: settings},
+	} {
+		for _, request := range []reconcile.Request{{}, {NamespacedName: key}} {
+			if _, err := r.Reconcile(ctx, request); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
@@ -101,13 +121,7 @@ func TestPodIsBound(t *testing.T) {
 			settings.PreferredNode = tc.preferred
 			step(t, server, server, settings)
 			pod := current(t, server)
-			if tc.want == "" {
-				if pod != nil {
-					t.Fatalf("bound to %s", pod.Spec.NodeName)
-				}
-				return
-			}
-			uid := map[string]string{"b": "2", "c": "3"}[tc.want]
+			uid := map[string]string{"b": "2", "c": "3"}[tc.want] // of none if it is not bound
 			if pod == nil || pod.Spec.NodeName != tc.want || pod.Annotations[api.NodeUIDAnnotation] != uid {
 				t.Errorf("the Pod is %+v", pod)
 			}
@@ -144,20 +158,53 @@ func TestOnlyADeletedNodeReleases(t *testing.T) {
 }
 
 func TestOthersAreLeftAlone(t *testing.T) {
-	server := serve(nil, node("a", "1", corev1.ConditionTrue))
-	r := &Reconciler{Client: server, Live: server, Settings: DefaultSettings()}
-	other := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "other"}}
-	if _, err := r.Reconcile(ctx, other); err != nil {
-		t.Fatal(err)
+	other := pod("gone", "1")
+	other.Name = "other"
+	waiting := other.DeepCopy()
+	waiting.Name, waiting.Spec.NodeName = "waiting", ""
+	var deletes []client.DeleteOptions
+	server := serve(&deletes, node("a", "1", corev1.ConditionTrue), other, waiting)
+	for _, of := range []*corev1.Pod{other, waiting} {
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)}
+		for _, r := range []reconcile.Reconciler{
+			&Keeper{Client: server, Settings: DefaultSettings()}, &Binder{Client: server, Settings: DefaultSettings()},
+			&Releaser{Client: server, Live: server, Clock: clock.RealClock{}, Settings: DefaultSettings()},
+		} {
+			if _, err := r.Reconcile(ctx, request); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if current(t, server) != nil {
-		t.Error("an event of another Pod led to a reconcile")
+	var left corev1.Pod
+	if err := server.Get(ctx, client.ObjectKeyFromObject(waiting), &left); err != nil || left.Spec.NodeName != "" || len(deletes) > 0 || current(t, server) != nil {
+		t.Errorf("events of other Pods led to deeds: %v, %+v, %v", err, left, deletes)
 	}
-	if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil {
-		t.Fatal(err)
-	}
-	if current(t, server) == nil {
-		t.Error("its own event did not")
+}
+
+// TestRequests: a Pod without a Node is the Binder's, one with a Node the Releaser's, and a Node
+// leads to the Pods that it matters to.
+func TestRequests(t *testing.T) {
+	bound, unbound := pod("a", "1"), pod("", "")
+	bound.Name = "bound"
+	a, b := node("a", "1", corev1.ConditionTrue), node("b", "2", corev1.ConditionTrue)
+	cache := serve(nil, bound, unbound, a, b)
+	for _, c := range []struct {
+		name string
+		of   func(context.Context, client.Reader, client.Object) []reconcile.Request
+		obj  client.Object
+		want string
+	}{
+		{"Unbound", Unbound, unbound, "exclusive"}, {"Unbound", Unbound, bound, ""},
+		{"Bound", Bound, unbound, ""}, {"Bound", Bound, bound, "bound"},
+		{"AllUnbound", AllUnbound, b, "exclusive"}, {"BoundTo", BoundTo, a, "bound"}, {"BoundTo", BoundTo, b, ""},
+	} {
+		got := ""
+		for _, request := range c.of(ctx, cache, c.obj) {
+			got += request.Name
+		}
+		if got != c.want {
+			t.Errorf("%s of %s requests %q, want %q", c.name, c.obj.GetName(), got, c.want)
+		}
 	}
 }
 
@@ -181,14 +228,15 @@ func TestQuarantine(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 			p := pod("a", "1")
-			r := &Reconciler{Client: serve(nil, p, other), Clock: now, Settings: settings}
-			result, err := r.Reconcile(ctx, ThePod)
+			request := reconcile.Request{NamespacedName: key}
+			r := &Releaser{Client: serve(nil, p, other), Clock: now, Settings: settings}
+			result, err := r.Reconcile(ctx, request)
 			if err != nil || result.RequeueAfter != time.Minute {
 				t.Fatalf("when its Node is gone, the Pod is looked at again after %s, %v", result.RequeueAfter, err)
 			}
 			now.SetTime(now.Now().Add(time.Minute))
 			r.Client, r.Live = serve(nil, append(c.cached, p)...), serve(nil, c.live...)
-			if _, err := r.Reconcile(ctx, ThePod); err != nil {
+			if _, err := r.Reconcile(ctx, request); err != nil {
 				t.Fatal(err)
 			}
 			if kept := current(t, r.Client) != nil; kept != c.kept {
