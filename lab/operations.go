@@ -147,11 +147,12 @@ func (o operations) halt(op *scenarios.HostOp, how evidence.Command) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, how, "") })
 }
 
-// BreakStorage, MendStorage and DropVolume fail: the lab has no storage, and refuses stories with a
-// volume.
+// BreakStorage and the others of storage fail: the lab has none, and refuses stories with a volume.
 func (operations) BreakStorage(*scenarios.StorageOp) error { return errNoStorage }
 func (operations) MendStorage(*scenarios.StorageOp) error  { return errNoStorage }
 func (operations) DropVolume(*scenarios.HostOp) error      { return errNoStorage }
+func (operations) FenceStorage(*scenarios.HostOp) error    { return errNoStorage }
+func (operations) UnfenceStorage(*scenarios.HostOp) error  { return errNoStorage }
 
 var errNoStorage = errors.New("the lab has no storage, and should have refused the scenario")
 

@@ -216,6 +216,8 @@ var Capabilities = scenarios.Capabilities{
 		"breakStorage":                       noStorage,
 		"mendStorage":                        noStorage,
 		"dropVolume":                         noStorage,
+		"fenceStorage":                       noStorage,
+		"unfenceStorage":                     noStorage,
 		scenarios.FeatureDeviations:          "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
 		scenarios.FeatureControllerLinks:     "the lab's network is that of the hosts",
 		scenarios.FeatureLateRequests:        "in the lab, nothing is in flight to a server at that moment",

@@ -301,7 +301,7 @@ func checkStorage(c Checker, path string, op *StorageOp) {
 	}
 }
 
-func checkDropVolume(c Checker, path string, op *HostOp) {
+func checkOnVolume(c Checker, path string, op *HostOp) {
 	checkVolume(c, path)
 	checkHost(c, path, op)
 }

@@ -32,7 +32,7 @@ func TestHinderingOperations(t *testing.T) {
 	ops := []Op{
 		{Hang: host}, {Panic: host}, {FillDisk: host}, {StopFeeding: host}, {StopKubelet: host}, {IgnoreShutdown: host}, {Pause: host}, {Resume: host},
 		{PowerLoss: host}, {PowerUp: host}, {Cut: &LinkOp{Host: "worker-1"}}, {Restore: &LinkOp{Host: "worker-1"}}, {Impair: &ImpairOp{Host: "worker-1"}},
-		{BreakStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {MendStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {DropVolume: host},
+		{BreakStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {MendStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {DropVolume: host}, {FenceStorage: host}, {UnfenceStorage: host},
 		{AddFault: &FaultOp{Name: "slow", Host: "worker-1"}}, {RemoveFault: &FaultName{Name: "slow"}},
 		{Crash: &CrashOp{Controller: "reboot"}}, {StartSecond: process}, {StopSecond: process}, {PauseController: process}, {ResumeController: process},
 		{SetClock: &ClockOp{Controller: "reboot", Ahead: 1}}, {FreezeCache: cache}, {ThawCache: cache}, {ExpireWatch: cache},

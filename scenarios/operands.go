@@ -115,16 +115,14 @@ const (
 	StorageDetach  StorageDeed = "detach"
 	StorageMount   StorageDeed = "mount"
 	StorageUnmount StorageDeed = "unmount"
-	StorageFence   StorageDeed = "fence"
-	StorageUnfence StorageDeed = "unfence"
 )
 
 // StorageDeeds are all of them.
-var StorageDeeds = []string{string(StorageAttach), string(StorageDetach), string(StorageMount), string(StorageUnmount), string(StorageFence), string(StorageUnfence)}
+var StorageDeeds = []string{string(StorageAttach), string(StorageDetach), string(StorageMount), string(StorageUnmount)}
 
 // StorageOp is something that goes wrong with a volume.
 type StorageOp struct {
-	// does names the deed that fails: attach, detach, mount, unmount, fence or unfence.
+	// does names the deed that fails: attach, detach, mount or unmount.
 	Does StorageDeed `json:"does"`
 	// host is the host for which it fails. Default: all.
 	Host string `json:"host,omitempty"`

@@ -51,6 +51,10 @@ type Op struct {
 	BreakStorage *StorageOp `json:"breakStorage,omitempty"`
 	// mendStorage ends what a breakStorage with the same fields began.
 	MendStorage *StorageOp `json:"mendStorage,omitempty"`
+	// fenceStorage has the storage take nothing more from a host, as its administrator would.
+	FenceStorage *HostOp `json:"fenceStorage,omitempty"`
+	// unfenceStorage lets a host in again that fenceStorage keeps out.
+	UnfenceStorage *HostOp `json:"unfenceStorage,omitempty"`
 	// dropVolume makes the kubelet of a host report no volume as in use, whatever it has mounted,
 	// until its next boot or until the faults are withdrawn.
 	DropVolume *HostOp `json:"dropVolume,omitempty"`
@@ -131,6 +135,8 @@ type World interface {
 	PowerUp(*HostOp) error
 	BreakStorage(*StorageOp) error
 	MendStorage(*StorageOp) error
+	FenceStorage(*HostOp) error
+	UnfenceStorage(*HostOp) error
 	DropVolume(*HostOp) error
 	AddFault(*FaultOp) error
 	RemoveFault(*FaultName) error
@@ -410,8 +416,16 @@ var operations = []operation{
 		check: checkStorage,
 		ends:  func(s *StorageOp) []string { return []string{s.failing() + " fails"} }, orphan: "broken it",
 	}),
+	declare("fenceStorage", func(op *Op) *HostOp { return op.FenceStorage }, World.FenceStorage, nobody, of[HostOp]{
+		text: words("keep out of the storage"), host: (*HostOp).name, check: checkOnVolume,
+		begins: hostIs("is kept out of the storage"),
+	}),
+	declare("unfenceStorage", func(op *Op) *HostOp { return op.UnfenceStorage }, World.UnfenceStorage, nobody, of[HostOp]{
+		text: words("let in to the storage again"), host: (*HostOp).name, check: checkOnVolume,
+		ends: hostIsNo("is kept out of the storage"), orphan: "kept it out",
+	}),
 	declare("dropVolume", func(op *Op) *HostOp { return op.DropVolume }, World.DropVolume, nobody, of[HostOp]{
-		text: words("drop the volume from what is in use on"), host: (*HostOp).name, check: checkDropVolume,
+		text: words("drop the volume from what is in use on"), host: (*HostOp).name, check: checkOnVolume,
 	}),
 	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, (*FaultOp).hinders, of[FaultOp]{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },

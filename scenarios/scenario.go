@@ -270,8 +270,6 @@ type Volume struct {
 	Attach Duration `json:"attach,omitzero"`
 	// detach is how long the storage takes to detach it from a host.
 	Detach Duration `json:"detach,omitzero"`
-	// fences says that the storage can cut off one host, by a StorageFence. Default: it can't.
-	Fences bool `json:"fences,omitempty"`
 }
 
 // HealthCheck says when a Machine counts as unhealthy. Times are whole seconds.

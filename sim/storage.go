@@ -94,6 +94,15 @@ func (o operations) MendStorage(op *scenarios.StorageOp) error {
 	return nil
 }
 
+// FenceStorage has the storage keep a host out, UnfenceStorage lets it in again.
+func (o operations) FenceStorage(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) { o.storage.Fence(h.name, byScenario) })
+}
+
+func (o operations) UnfenceStorage(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) { o.storage.Unfence(h.name, byScenario) })
+}
+
 // HealStorage ends what is wrong with the storage, but for some.
 func (h healer) HealStorage(but []scenarios.StorageOp) {
 	if h.storage != nil {
@@ -125,14 +134,6 @@ func (d driver) Attach(_ context.Context, _, node string) error {
 func (d driver) Detach(_ context.Context, _, node string) error {
 	s := d.p.uplink.storage
 	return d.ask(scenarios.StorageDetach, node, time.Duration(s.takes.Detach), s.Array.Detach)
-}
-
-func (d driver) Fence(_ context.Context, node string) error {
-	return d.ask(scenarios.StorageFence, node, 0, d.p.uplink.storage.Array.Fence)
-}
-
-func (d driver) Unfence(_ context.Context, node string) error {
-	return d.ask(scenarios.StorageUnfence, node, 0, d.p.uplink.storage.Array.Unfence)
 }
 
 // ask sends one request to the storage, as a step, which does it after a time as another one,

@@ -19,9 +19,6 @@ import (
 type Storage interface {
 	Attach(ctx context.Context, volume, node string) error
 	Detach(ctx context.Context, volume, node string) error
-	// Fence takes a host's access away, whatever it has attached or mounted, until Unfence.
-	Fence(ctx context.Context, node string) error
-	Unfence(ctx context.Context, node string) error
 }
 
 // AttacherSettings are the options of the external-attacher.

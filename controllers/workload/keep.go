@@ -45,8 +45,8 @@ func (k *Keeper) pod() *corev1.Pod {
 			AutomountServiceAccountToken: &unprivileged,
 		},
 	}
-	for key, value := range map[string]string{api.StopsAnnotation: k.Settings.Stops, api.VolumeAnnotation: k.Settings.Volume} {
-		if value != "" { // order does not matter: each is set
+	for key, value := range map[string]string{api.StopsAnnotation: k.Settings.Stops, api.VolumeAnnotation: k.Settings.Volume} { // order does not matter: each is set
+		if value != "" {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 		}
 	}

@@ -404,6 +404,11 @@ func storage(w *walk) {
 		}
 	}
 	w.next(event{kind: history.VolumeWritten, host: plain, object: data})
+	w.do(scenarios.Op{FenceStorage: onHost(plain)})
+	w.next(event{kind: history.VolumeFenced, host: plain, object: data})
+	w.do(scenarios.Op{UnfenceStorage: onHost(plain)})
+	w.next(event{kind: history.VolumeUnfenced, host: plain, object: data})
+	w.next(event{kind: history.VolumeWritten, host: plain, object: data})
 	w.do(scenarios.Op{DropVolume: onHost(plain)})
 	w.next(event{kind: history.VolumesInUse, host: plain})
 	w.never(event{kind: history.VolumeUnmounted, host: plain}, time.Second) // and everybody has learned it

@@ -7,7 +7,7 @@ import (
 
 var releasedOnlyWhenOver = invariant.Invariant{
 	ID:    "released-only-when-over",
-	Claim: "No controller gives up a volume for a host, by whatever way, while a boot there may still write to it: it deletes or makes anew no Node, taints none as out of service, deletes no Pod, asks for no detach, and lets nobody in again whom the storage keeps out.",
+	Claim: "No controller gives up a volume for a host, by whatever way, while a boot there may still write to it: it deletes or makes anew no Node, taints none as out of service, deletes no Pod, and asks for no detach.",
 	Seed:  "002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &waivers{
@@ -46,9 +46,9 @@ func (c *waivers) Observe(e *history.Event) *invariant.Violation {
 
 func (c *waivers) judge(h *access, e *history.Event) {
 	switch e.Kind {
-	case history.NodeDeleted, history.NodeDeleting, history.NodeCreated, history.PodDeleted, history.DetachAsked, history.StorageFenceEnded:
+	case history.NodeDeleted, history.NodeDeleting, history.NodeCreated, history.PodDeleted, history.DetachAsked:
 		if c.roles.Tested(e.Actor) {
-			c.waive(h, e, h.mayWrite() || e.Kind == history.StorageFenceEnded && h.mounted.Kind != "", "writer", "had its volume mounted and could write")
+			c.waive(h, e, h.mayWrite(), "writer", "had its volume mounted and could write")
 		}
 	case history.NodeOutOfService:
 		if c.roles.Tested(e.Actor) {

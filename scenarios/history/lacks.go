@@ -19,8 +19,6 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Boot, "boot", e.Object, "object")
 	case DetachAsked:
 		return first(e.Host, "host", e.Object, "object", e.Value, "value")
-	case StorageFenceRequested, StorageFenceEnded:
-		return first(e.Host, "host", e.Object, "object")
 	case FenceRequested, FenceEnded:
 		return first(e.Host, "host", e.Object, "object", e.Value, "value")
 	case LinkCut, LinkRestored, LinkImpaired:

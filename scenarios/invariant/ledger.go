@@ -38,7 +38,6 @@ var HarmKinds = []HarmKind{
 	{"a Node was called out of service", kindIs(history.NodeOutOfService), "released-only-when-over"},
 	{"a Node was called in service again", kindIs(history.NodeInService), "released-only-when-over"},
 	{"a volume was to be detached", kindIs(history.DetachAsked), "released-only-when-over"},
-	{"the storage was to let a host in again", kindIs(history.StorageFenceEnded), "released-only-when-over"},
 	{"a Node was cordoned", kindIs(history.NodeCordoned), "bystanders-spared"},
 	{"a Pod was evicted", kindIs(history.PodTerminating), "bystanders-spared"},
 	{"a Pod was ended", kindIs(history.PodDeleted), "fenced-before-release"},
