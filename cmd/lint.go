@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 func lintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR...",
-		Short: "Check the files of scenarios and systems without running them",
+		Short: "Check the files of scenarios, systems and campaigns without running them",
 		Args:  scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return exit.BadInput(lint(cmd.OutOrStdout(), args, Vocabulary()))
@@ -56,9 +57,10 @@ func printWarnings(w io.Writer, paths []string, vocabulary file.Vocabulary, most
 	return warnings, err
 }
 
-// lint prints every warning about scenario files, and how many there were. Systems have none.
+// lint prints every warning about scenario files, and how many there were. Systems and campaigns
+// have none.
 func lint(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
-	systems, stories, err := file.LintSystems(paths, vocabulary)
+	found, stories, err := file.LintOthers(paths, vocabulary)
 	loaded, failed := file.LoadFiles(stories, vocabulary, nil)
 	if err = errors.Join(failed, err); err != nil {
 		return err
@@ -68,12 +70,15 @@ func lint(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
 		return err
 	}
 	var valid []string
-	if systems == 0 || len(loaded) > 0 {
+	if len(found) == 0 || len(loaded) > 0 {
 		valid = append(valid, phrase.Count(len(loaded), "scenario"))
 	}
-	if systems > 0 {
-		valid = append(valid, phrase.Count(systems, "system"))
+	for _, kind := range slices.Sorted(maps.Keys(found)) {
+		valid = append(valid, phrase.Count(found[kind], strings.ToLower(kind)))
 	}
-	fmt.Fprintf(w, "%s valid, %s\n", strings.Join(valid, " and "), phrase.Count(warnings, "warning"))
+	if last := len(valid) - 1; last > 0 {
+		valid = []string{strings.Join(valid[:last], ", ") + " and " + valid[last]}
+	}
+	fmt.Fprintf(w, "%s valid, %s\n", valid[0], phrase.Count(warnings, "warning"))
 	return nil
 }

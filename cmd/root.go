@@ -20,6 +20,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/version"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
 )
 
 // Execute is the whole program but for its process: results go to out, talk to
@@ -85,7 +86,7 @@ missing, 5 internal error.`,
 		}
 		return withModule(cmd.Context(), wanted, withoutModule(args), talk)
 	}
-	root.AddCommand(initCommand(), runCommand(), searchCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
+	root.AddCommand(initCommand(), runCommand(), searchCommand(), campaignCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
 		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), labCommand(strings.Join(called(), " ")), doctorCommand(),
 		incluster.Controllers(), incluster.Agent(), bmcCommand(), workerCommand())
 	root.SetFlagErrorFunc(wrongFlag)
@@ -97,7 +98,10 @@ missing, 5 internal error.`,
 // Vocabulary holds the names that scenario files of this program may use.
 func Vocabulary() file.Vocabulary {
 	vocabulary := objects.Vocabulary()
-	vocabulary.Worlds = Worlds
+	vocabulary.Worlds, vocabulary.Strategies = Worlds, make(map[string]bool)
+	for _, name := range search.Strategies() {
+		vocabulary.Strategies[name] = search.Ends(name)
+	}
 	return vocabulary
 }
 

@@ -111,6 +111,11 @@ type Rulings struct {
 	Schedules int `json:"schedules,omitempty"`
 }
 
+// Plus adds rulings of other schedules.
+func (r Rulings) Plus(o Rulings) Rulings {
+	return Rulings{r.Judged + o.Judged, r.Excused + o.Excused, r.Schedules + o.Schedules}
+}
+
 // Cluster is schedules that failed alike.
 type Cluster struct {
 	Signature string `json:"signature"`

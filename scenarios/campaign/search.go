@@ -103,7 +103,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 			break
 		}
 		s.waiting--
-		schedule := under[result.Number].played(result)
+		schedule := under[result.Number].Played(result)
 		under[result.Number], early[result.Number] = schedule, result
 		tally.Add(schedule, result)
 		if done != nil {
@@ -127,9 +127,9 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 	return tally
 }
 
-// played returns the schedule with the deviations that were drawn, as far as the result records
+// Played returns the schedule with the deviations that were drawn, as far as the result records
 // them.
-func (s Schedule) played(r Result) Schedule {
+func (s Schedule) Played(r Result) Schedule {
 	if s.Draw {
 		s.Draw, s.Deviations = false, r.Drawn
 	}

@@ -37,11 +37,21 @@ type Schedule struct {
 	Shrunk *scenarios.Shrunk `json:"-"`
 }
 
-// Unteachable is a strategy that learns nothing.
+// Unteachable is a strategy that learns nothing: its n-th schedule is the same whatever came of
+// others, and whether those were asked for or not.
 type Unteachable struct{}
 
 // Learn does nothing.
 func (Unteachable) Learn(Schedule, Result) {}
+
+func (Unteachable) unteachable() {}
+
+// Learns reports whether a strategy chooses by what came of its earlier schedules. Otherwise any of
+// them can be played without the others.
+func Learns(s Strategy) bool {
+	_, unteachable := s.(interface{ unteachable() })
+	return !unteachable
+}
 
 // Listed tries deviations one at a time, in the order of its list.
 type Listed struct {

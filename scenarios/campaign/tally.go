@@ -12,40 +12,45 @@ import (
 )
 
 // Tally counts results and keeps the first of each kind that was not expected.
-// Results may be added in any order.
+// Results may be added in any order, and tallies of parts of a search merged in any. It is plain
+// data.
 type Tally struct {
 	// Tried counts the schedules that were played.
-	Tried int
+	Tried int `json:"tried"`
 	// Held, Violated and Unknown are how many of them came out how.
-	Held, Violated, Unknown int
+	Held     int `json:"held"`
+	Violated int `json:"violated,omitempty"`
+	Unknown  int `json:"unknown,omitempty"`
 	// Idle is in how many of them a fault, a crash or a deviation had no effect, and Bypassed
 	// how many led past a step of the story. Those count as held.
-	Idle, Bypassed int
+	Idle     int `json:"idle,omitempty"`
+	Bypassed int `json:"bypassed,omitempty"`
 	// Disordered is in how many of them an order did not come about, and Audits how often two steps
 	// that are said to be independent were swapped, and were.
-	Disordered, Audits int
+	Disordered int `json:"disordered,omitempty"`
+	Audits     int `json:"audits,omitempty"`
 	// Rulings are how often each guarantee was put to the test in all schedules.
-	Rulings map[string]Rulings
+	Rulings map[string]Rulings `json:"rulings,omitempty"`
 	// Simulated is the virtual time of all schedules.
-	Simulated time.Duration
+	Simulated time.Duration `json:"simulated"`
 	// Failed has one failure for each signature.
-	Failed []Failure
+	Failed []Failure `json:"failed,omitempty"`
 }
 
 // Failure is schedules that broke a guarantee in the same way, or whose verdict is
 // unknown for the same reason.
 type Failure struct {
 	// Signature is common to all failures of the group.
-	Signature string
+	Signature string `json:"signature"`
 	// Invariant is the guarantee, or "" for an unknown verdict.
-	Invariant string
+	Invariant string `json:"guarantee,omitempty"`
 	// Missing says that what was promised never came, and not that something was done that
 	// may not be.
-	Missing bool
+	Missing bool `json:"missing,omitempty"`
 	// Schedule is the first of them.
-	Schedule Schedule
+	Schedule Schedule `json:"schedule"`
 	// Count is their number.
-	Count int
+	Count int `json:"count"`
 }
 
 // ResultOf returns the result of a schedule with this outcome.
@@ -109,45 +114,51 @@ var numbers = regexp.MustCompile(`(^|[ (])[0-9][0-9.]*(?:[hmsµn][0-9.hmsµn]*)?
 
 // Add counts what came of a schedule.
 func (t *Tally) Add(s Schedule, r Result) {
-	t.Tried++
-	t.Simulated += r.Simulated
-	if r.Idle {
-		t.Idle++
+	count := func(is bool) int {
+		if is {
+			return 1
+		}
+		return 0
 	}
-	if r.Bypassed {
-		t.Bypassed++
-	}
-	if r.Disordered {
-		t.Disordered++
-	}
-	if r.Audited {
-		t.Audits++
-	}
-	if t.Rulings == nil {
-		t.Rulings = make(map[string]Rulings)
-	}
-	for id, more := range r.Rulings { // order does not matter: sums
-		sum := t.Rulings[id]
-		t.Rulings[id] = Rulings{sum.Judged + more.Judged, sum.Excused + more.Excused, sum.Schedules + more.Schedules}
+	one := Tally{
+		Tried: 1, Idle: count(r.Idle), Bypassed: count(r.Bypassed), Disordered: count(r.Disordered), Audits: count(r.Audited),
+		Rulings: r.Rulings, Simulated: r.Simulated,
 	}
 	switch r.Verdict {
 	case invariant.Held:
-		t.Held++
-		return
+		one.Held = 1
 	case invariant.Violated:
-		t.Violated++
+		one.Violated = 1
 	default:
-		t.Unknown++
+		one.Unknown = 1
 	}
-	i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == r.Signature })
-	if i < 0 {
-		t.Failed = append(t.Failed, Failure{r.Signature, r.Invariant, r.Missing, s, 1})
-		return
+	if one.Held == 0 {
+		one.Failed = []Failure{{r.Signature, r.Invariant, r.Missing, s, 1}}
 	}
-	f := &t.Failed[i]
-	f.Count++
-	if s.Number < f.Schedule.Number {
-		f.Schedule = s
+	t.Merge(one)
+}
+
+// Merge adds the tally of other schedules of the same search.
+func (t *Tally) Merge(o Tally) {
+	t.Tried, t.Held, t.Violated, t.Unknown = t.Tried+o.Tried, t.Held+o.Held, t.Violated+o.Violated, t.Unknown+o.Unknown
+	t.Idle, t.Bypassed, t.Disordered, t.Audits = t.Idle+o.Idle, t.Bypassed+o.Bypassed, t.Disordered+o.Disordered, t.Audits+o.Audits
+	t.Simulated += o.Simulated
+	if t.Rulings == nil {
+		t.Rulings = make(map[string]Rulings)
+	}
+	for id, more := range o.Rulings { // order does not matter: sums
+		t.Rulings[id] = t.Rulings[id].Plus(more)
+	}
+	for _, more := range o.Failed {
+		i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == more.Signature })
+		if i < 0 {
+			t.Failed = append(t.Failed, more)
+			continue
+		}
+		f := &t.Failed[i]
+		if f.Count += more.Count; more.Schedule.Number < f.Schedule.Number {
+			f.Schedule = more.Schedule
+		}
 	}
 }
 
@@ -155,7 +166,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 // first, then what never came, then what is unknown; among equals what was found first.
 func (t *Tally) Failures() []Failure {
 	return slices.SortedFunc(slices.Values(t.Failed), func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(slices.Index(kinds, kindOf(a.Invariant, a.Missing)), slices.Index(kinds, kindOf(b.Invariant, b.Missing))), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
+		return cmp.Or(cmp.Compare(Rank(kindOf(a.Invariant, a.Missing)), Rank(kindOf(b.Invariant, b.Missing))), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
 	})
 }
 
@@ -164,6 +175,9 @@ const missing = "missing"
 
 // kinds lists the kinds of failures, in the order of a report.
 var kinds = []string{string(invariant.Violated), missing, string(invariant.Unknown)}
+
+// Rank is the place of a kind in that order.
+func Rank(kind string) int { return slices.Index(kinds, kind) }
 
 // kindOf is the kind of a failure that broke a guarantee, if it did, by what never came, if that is
 // so.

@@ -74,8 +74,8 @@ func EachFile(paths []string, do func(file string, data []byte) error) error {
 			continue
 		}
 		for _, file := range files {
-			if file != path && isSystem(file) {
-				continue // says what the stories are played with
+			if file != path && kindOf(file) != "" {
+				continue // says what the stories are played with, or how often
 			}
 			info, err := os.Stat(file)
 			if err == nil && slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
@@ -151,26 +151,30 @@ func scenarioFiles(path string) ([]string, error) {
 	return files, err
 }
 
-// isSystem reports whether a file describes a system, as far as it can be read.
-func isSystem(file string) bool {
+// kindOf is the kind of a file that is about stories and has none, as far as it can be read, or "".
+func kindOf(file string) string {
 	data, err := ReadFile(file)
 	if err != nil {
-		return false
+		return ""
 	}
 	var nodes [1]yaml.Node
 	if n, err := parseYAML(bytes.NewReader(data), nodes[:]); err != nil || n == 0 {
-		return false
+		return ""
 	}
 	var head struct {
 		Kind string `yaml:"kind"`
 	}
-	return nodes[0].Decode(&head) == nil && head.Kind == scenarios.KindSystem
+	if nodes[0].Decode(&head) != nil || head.Kind != scenarios.KindSystem && head.Kind != scenarios.KindCampaign {
+		return ""
+	}
+	return head.Kind
 }
 
-// LintSystems checks the systems among files and those in directories, and returns how many there
-// are and the other paths.
-func LintSystems(paths []string, vocabulary Vocabulary) (systems int, others []string, err error) {
+// LintOthers checks the systems and the campaigns among files and those in directories, and returns
+// how many there are of each kind, and the other paths.
+func LintOthers(paths []string, vocabulary Vocabulary) (found map[string]int, others []string, err error) {
 	var failures []error
+	found = make(map[string]int)
 	for _, path := range paths {
 		if strings.HasPrefix(path, catalog.Prefix) {
 			others = append(others, path)
@@ -183,19 +187,24 @@ func LintSystems(paths []string, vocabulary Vocabulary) (systems int, others []s
 		}
 		stories := 0
 		for _, file := range files {
-			if !isSystem(file) {
+			switch kind := kindOf(file); kind {
+			case scenarios.KindSystem:
+				found[kind]++
+				_, err = LoadSystem(file, vocabulary)
+			case scenarios.KindCampaign:
+				found[kind]++
+				_, _, err = LoadCampaign(file, vocabulary)
+			default:
 				stories++
 				continue
 			}
-			systems++
-			_, err := LoadSystem(file, vocabulary)
 			failures = append(failures, err)
 		}
 		if stories > 0 {
 			others = append(others, path)
 		}
 	}
-	return systems, others, errors.Join(failures...)
+	return found, others, errors.Join(failures...)
 }
 
 // ReadFile reads a scenario or a plan. What is no regular file could be endless, or

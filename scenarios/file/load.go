@@ -447,6 +447,8 @@ func (d *document) head(kind string) bool {
 			text += ": a plan is played with fencelab replay"
 		case head.field == "kind" && n.Value == scenarios.KindSystem:
 			text += ": it says what stories are played with: name it with --system"
+		case head.field == "kind" && n.Value == scenarios.KindCampaign:
+			text += ": a campaign is played with fencelab campaign run"
 		case head.field == "kind" && n.Value == scenarios.KindScenario:
 			text += ": a scenario is played with fencelab run"
 		}

@@ -122,8 +122,9 @@ func vocabulary() file.Vocabulary {
 			"nodelifecycle": {StandIn: true},
 			"workload":      {},
 		},
-		Fault:  func() any { return new(faultRule) },
-		Values: map[history.Kind][]string{history.BMCCommand: {"On", "ForceOff", "GracefulShutdown"}},
+		Fault:      func() any { return new(faultRule) },
+		Strategies: map[string]bool{"orders": true, "random": false},
+		Values:     map[history.Kind][]string{history.BMCCommand: {"On", "ForceOff", "GracefulShutdown"}},
 		Worlds: []scenarios.Capabilities{
 			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything", scenarios.FeaturePrograms: "a program keeps the machine's time"}},
 			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{

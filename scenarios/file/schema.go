@@ -31,15 +31,27 @@ type schemaPart map[string]any
 // unusual spellings of durations; it doesn't know of references from one place
 // of a file to another, which only Load checks.
 func Schema(vocab Vocabulary) ([]byte, error) {
+	return schemaOf(reflect.TypeFor[scenarios.Scenario](), SchemaID, "fencelab scenario", vocab)
+}
+
+// CampaignSchemaID names the JSON Schema of campaigns.
+const CampaignSchemaID = "urn:fencelab:v1alpha1:campaign"
+
+// CampaignSchema returns the JSON Schema of campaigns, as Schema does that of scenarios.
+func CampaignSchema(vocab Vocabulary) ([]byte, error) {
+	return schemaOf(reflect.TypeFor[scenarios.Campaign](), CampaignSchemaID, "fencelab campaign", vocab)
+}
+
+func schemaOf(t reflect.Type, id, title string, vocab Vocabulary) ([]byte, error) {
 	b := schemaBuilder{vocab: vocab, defs: schemaPart{}, docs: map[string]string{}}
 	if err := json.Unmarshal(descriptions, &b.docs); err != nil {
 		return nil, fmt.Errorf("read the descriptions of the schema: %w", err)
 	}
 	b.rules = b.constraints()
-	root := b.object(reflect.TypeFor[scenarios.Scenario](), true)
+	root := b.object(t, true)
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["$id"] = SchemaID
-	root["title"] = "fencelab scenario"
+	root["$id"] = id
+	root["title"] = title
 	root["$defs"] = b.defs
 	data, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
@@ -130,11 +142,19 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"AnnotateOp.object":          pattern(b.vocab.objectPattern(scenarios.IsAnnotated)),
 		"AnnotateOp.key":             pattern(scenarios.QualifiedName.String()),
 		"Spec.invariants":            enum(invariantIDs()),
+		"Campaign.apiVersion":        {"const": scenarios.APIVersion},
+		"Campaign.kind":              {"const": scenarios.KindCampaign},
+		"CampaignMetadata.name":      pattern(dnsLabelPattern),
+		"CampaignSearch.schedules":   {"minimum": 1},
+		"CampaignSpec.guarantees":    {"minimum": 1, "maximum": 100},
 		"Spec.assumes":               enum(scenarios.Premises),
 		"Expectation.violated":       enum(invariantIDs()),
 	}
 	if policies := b.vocab.PowerRestores; policies != nil {
 		rules["Host.powerRestore"] = enum(policies)
+	}
+	if strategies := b.vocab.Strategies; strategies != nil {
+		rules["CampaignSearch.strategy"] = enum(slices.Sorted(maps.Keys(strategies)))
 	}
 	if worlds := b.vocab.worlds(); worlds != nil {
 		rules["Spec.worlds"] = enum(worlds)
@@ -247,6 +267,11 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 		object["required"] = required
 	}
 	switch t {
+	case reflect.TypeFor[scenarios.CampaignSpec]():
+		for _, list := range []string{"stories", "searches"} {
+			properties[list].(schemaPart)["minItems"] = 1
+		}
+		properties["guarantees"].(schemaPart)["propertyNames"] = enum(invariantIDs())
 	case reflect.TypeFor[scenarios.Op]():
 		object["minProperties"], object["maxProperties"] = 1, 1
 	case reflect.TypeFor[scenarios.AnnotateOp](), reflect.TypeFor[scenarios.PatchOp](), reflect.TypeFor[scenarios.ObjectOp]():

@@ -22,7 +22,7 @@ import (
 // The descriptions of the schema are the doc comments of the types of a scenario.
 func TestDescriptions(t *testing.T) {
 	docs := map[string]string{}
-	for _, name := range []string{"scenario.go", "operation.go", "operands.go", "link.go"} {
+	for _, name := range []string{"scenario.go", "operation.go", "operands.go", "link.go", "campaign.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -66,24 +66,7 @@ func describe(t *testing.T, file *ast.File, docs map[string]string) {
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	data, err := file.Schema(vocabulary())
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(file.SchemaID, doc); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile(file.SchemaID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema
+	return compileSchemaOf(t, file.Schema, file.SchemaID)
 }
 
 func valid(t *testing.T, schema *jsonschema.Schema, data []byte) error {

@@ -34,6 +34,8 @@ type Vocabulary struct {
 	// Worlds are the known worlds, nil if unknown, and Needs finds the demands of a plan on one.
 	Worlds []scenarios.Capabilities
 	Needs  scenarios.Needs
+	// Strategies says of each strategy of searches whether it ends by itself; nil if unknown.
+	Strategies map[string]bool
 	// Requests describes the requests of modules, by their kinds: stories need not repeat them.
 	Requests map[string]scenarios.Request
 	// Values are the values of events that have a closed set of them.

@@ -17,11 +17,16 @@ import (
 // is dead by its end, so a late collection has less to do.
 const memory = 200 << 20
 
+// Tune makes this process one that plays schedules and does nothing else.
+func Tune() {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memory)
+}
+
 // Serve runs a worker: it plays the schedules that it reads, and writes their results. It ends
 // when its input does, or the context, after the schedule that it plays.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(memory)
+	Tune()
 	simulator, err := sim.New()
 	if err != nil {
 		return err

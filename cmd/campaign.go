@@ -1,0 +1,349 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/shard"
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim/search/jobs"
+	"github.com/fencelab/fencelab/sim/search/workers"
+)
+
+// campaignCommand is fencelab campaign.
+func campaignCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "campaign",
+		Short: "Search many stories, cut into shards that any machine can play",
+		Long: `A campaign is searches of many stories, in one file. It can be cut into shards that need
+nothing of each other: each plays its part into one file, a blob, and merge puts the
+blobs of any partition together into the same result.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(campaignPlan(), campaignRun(), campaignMerge())
+	return cmd
+}
+
+// campaigner is one invocation of a verb of campaigns.
+type campaigner struct {
+	runner
+	began time.Time
+	last  *campaign.Shown
+}
+
+// start makes what campaigns need.
+func (c *campaigner) start(cmd *cobra.Command) error {
+	c.World, c.began = "sim", time.Now()
+	if c.workers < 1 {
+		return exit.BadInput(fmt.Errorf("--workers %d: at least one is needed", c.workers))
+	}
+	if err := c.runner.start(cmd); err != nil {
+		return err
+	}
+	c.session.To = showing{&c.Console, c}
+	return nil
+}
+
+// showing is a sink that remembers how a run was shown.
+type showing struct {
+	*report.Console
+	of *campaigner
+}
+
+// Outcome implements campaign.Sink.
+func (s showing) Outcome(o *play.Outcome, took time.Duration) (shown *campaign.Shown, err error) {
+	s.of.last, err = s.Console.Outcome(o, took)
+	return s.of.last, err
+}
+
+// survey loads a campaign and finds out what it comes to.
+func (c *campaigner) survey(cmd *cobra.Command, name string, timed bool) (*jobs.Crew, *jobs.Campaign, error) {
+	loaded, stories, err := file.LoadCampaign(name, Vocabulary())
+	if err != nil {
+		return nil, nil, exit.BadInput(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, exit.Coded(exit.Internal, fmt.Errorf("find the own executable: %w", err))
+	}
+	crew := jobs.Start(cmd.Context(), c.workers, self, workers.Argument, jobs.Argument)
+	surveyed, err := c.surveyed(cmd, crew, loaded, stories, timed)
+	if err != nil {
+		crew.Close()
+	}
+	return crew, surveyed, err
+}
+
+func (c *campaigner) surveyed(cmd *cobra.Command, crew *jobs.Crew, loaded *scenarios.Campaign, stories []*scenarios.Scenario, timed bool) (*jobs.Campaign, error) {
+	progress := report.Counting(c.Talk, loaded.Metadata.Name+": default schedules", "searches")
+	surveyed, err := crew.Survey(cmd.Context(), loaded, stories, timed, progress.Of)
+	progress.Clear()
+	switch {
+	case cmd.Context().Err() != nil:
+		return nil, exit.Coded(exit.Unknown, errors.New("interrupted before anything was played"))
+	case err != nil:
+		return nil, exit.Coded(exit.Internal, err)
+	}
+	return surveyed, nil
+}
+
+func campaignPlan() *cobra.Command {
+	c := &campaigner{}
+	cmd := &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Say how many schedules a campaign has, and how long they take",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.start(cmd); err != nil {
+				return err
+			}
+			crew, surveyed, err := c.survey(cmd, args[0], true)
+			if err != nil {
+				return err
+			}
+			crew.Close()
+			c.Forecast(surveyed.Outline, surveyed.Each)
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&c.workers, "workers", runtime.NumCPU(), "how many worker processes it uses")
+	return cmd
+}
+
+func campaignRun() *cobra.Command {
+	c := &campaigner{}
+	var part string
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Play a campaign, or one shard of it",
+		Long: `Run plays the campaign in a file on all cores, and reports what came of it. What was
+played is kept below --out: a campaign that was interrupted goes on where it was.
+
+With --shard 3/40 it plays the third of forty parts, into one file below --out, its blob.
+The exit code is then 0 if the blob is whole, whatever was found: fencelab campaign
+merge judges all blobs together. It is 2 if the shard was interrupted, if it played
+nothing, or if it put a guarantee to the test less often than the campaign promises.
+--shard index/40 takes the number from JOB_COMPLETION_INDEX, which is that of an index
+of a Job in Kubernetes, from 0.`,
+		Example: `  fencelab campaign run nightly.yaml --out nights/2026-11-28
+  fencelab campaign run nightly.yaml --shard 3/40 --out blobs`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			number, of, err := shardOf(part, os.Getenv("JOB_COMPLETION_INDEX"))
+			if err != nil {
+				return exit.BadInput(err)
+			}
+			if err := c.start(cmd); err != nil {
+				return err
+			}
+			crew, surveyed, err := c.survey(cmd, args[0], false)
+			if err != nil {
+				return err
+			}
+			defer crew.Close()
+			blob, err := c.play(cmd.Context(), surveyed, number, of)
+			if err != nil {
+				return err
+			}
+			r, err := c.merge([]string{blob})
+			if err != nil {
+				return err
+			}
+			if part == "" {
+				return c.finish(cmd.Context(), r)
+			}
+			c.Sharded(r, blob)
+			if r.Schedules == 0 || len(r.Short) > 0 {
+				return exit.Ended(exit.Unknown)
+			}
+			return nil
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringVar(&part, "shard", "", "play the I-th of N parts, as `I/N`, into one file")
+	return cmd
+}
+
+func (c *campaigner) flags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&c.workers, "workers", runtime.NumCPU(), "how many worker processes it uses")
+	cmd.Flags().StringVar(&c.Dir, "out", "out", "directory for blobs, and for the report")
+	cmd.Flags().BoolVar(&c.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
+}
+
+// shardOf reads the value of --shard: 1 of 1 without one.
+func shardOf(text, index string) (number, of int, err error) {
+	if text == "" {
+		return 1, 1, nil
+	}
+	i, n, _ := strings.Cut(text, "/")
+	if i == "index" {
+		if number, err = strconv.Atoi(index); err != nil {
+			return 0, 0, fmt.Errorf("--shard %s: JOB_COMPLETION_INDEX is %s, and not the number of an index: set it, or write the number of the shard", text, phrase.Quote(index))
+		}
+		i = strconv.Itoa(number + 1)
+	}
+	number, err = strconv.Atoi(i)
+	if err == nil {
+		of, err = strconv.Atoi(n)
+	}
+	if err != nil || number < 1 || of < number {
+		return 0, 0, fmt.Errorf("--shard %s: write which of how many it is, such as 3/40", text)
+	}
+	return number, of, nil
+}
+
+// play plays what is left of a shard and returns the name of its blob. The error has an exit code.
+func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, of int) (string, error) {
+	w, err := shard.Open(c.Dir, surveyed.Outline, number, of)
+	if err != nil {
+		return "", exit.BadInput(err)
+	}
+	total, tried, failed := 0, 0, 0
+	for _, j := range w.Left {
+		total += j.To - j.From
+	}
+	progress := report.NewProgress(c.Talk, surveyed.Outline.Campaign, total)
+	err = surveyed.Play(ctx, w, func(t, f int) {
+		tried, failed = tried+t, failed+f
+		progress.At(tried, failed)
+	})
+	progress.Clear()
+	closed := w.Close()
+	switch {
+	case ctx.Err() != nil && len(w.Left) > 0:
+		return "", exit.Coded(exit.Unknown, fmt.Errorf("interrupted before %s of the shard; the same command goes on from %s", phrase.Count(len(w.Left), "job"), w.Name))
+	case err != nil:
+		return "", exit.Coded(exit.Internal, err)
+	case closed != nil:
+		return "", exit.Coded(exit.Internal, closed)
+	}
+	return w.Name, nil
+}
+
+func campaignMerge() *cobra.Command {
+	c := &campaigner{}
+	cmd := &cobra.Command{
+		Use:   "merge DIR|BLOB...",
+		Short: "Put the blobs of a campaign's shards together, and report what came of all",
+		Long: `Merge takes all blobs in the directories, of any partition of one campaign, in any
+order. Blobs of another campaign, version or behaviour are refused. One that is cut off
+counts as far as it goes; what no blob has makes the result unknown.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.start(cmd); err != nil {
+				return err
+			}
+			blobs, err := blobsIn(args)
+			if err != nil {
+				return exit.BadInput(err)
+			}
+			r, err := c.merge(blobs)
+			if err != nil {
+				return err
+			}
+			return c.finish(cmd.Context(), r)
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+// blobsIn finds the blobs in directories.
+func blobsIn(paths []string) (all []string, err error) {
+	for _, path := range paths {
+		before := len(all)
+		err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() && (name == path || filepath.Ext(name) == shard.Extension) {
+				all = append(all, name)
+			}
+			return err
+		})
+		if err == nil && len(all) == before {
+			err = fmt.Errorf("%s: there is no *%s in it", path, shard.Extension)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// merge merges blobs. The error has an exit code.
+func (c *campaigner) merge(blobs []string) (*shard.Result, error) {
+	m := shard.NewMerger()
+	for _, name := range blobs {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, exit.BadInput(err)
+		}
+		err = m.Add(name, f)
+		_ = f.Close() // it was only read
+		var coded *exit.Error
+		if errors.As(err, &coded) {
+			return nil, err
+		} else if err != nil {
+			return nil, exit.BadInput(err)
+		}
+	}
+	for _, text := range m.Cut() {
+		c.Say("%s\n", text)
+	}
+	r, err := m.Result()
+	return r, exit.BadInput(err)
+}
+
+// shownMost bounds how many findings are shrunk, and have a page.
+const shownMost = 40
+
+// finish shrinks the findings of a campaign, shows them, and saves the report. The error has an
+// exit code.
+func (c *campaigner) finish(ctx context.Context, r *shard.Result) error {
+	for i := range r.Findings[:min(shownMost, len(r.Findings))] {
+		if err := c.show(ctx, &r.Findings[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.Campaign(r, c.began, time.Since(c.began)); err != nil {
+		return exit.Coded(exit.Internal, err)
+	}
+	return exit.Ended(r.Code())
+}
+
+// show shrinks a finding and plays what is left, for its page.
+func (c *campaigner) show(ctx context.Context, f *shard.Finding) error {
+	s, t := jobs.Shrinking(f)
+	if !c.asFound {
+		pool, err := workers.Of(ctx, c.workers)(s)
+		if err != nil {
+			return exit.Coded(exit.Internal, err)
+		}
+		s.Shrink(pool, &t)
+		if err := pool.Close(); err != nil {
+			return exit.Coded(exit.Internal, err)
+		}
+	}
+	f.First = t.Failed[0].Schedule
+	c.Print("\n%s of %s like this one:\n", phrase.Count(f.Count, "schedule"), f.Story)
+	_, err := c.session.Single(context.WithoutCancel(ctx), s.Story.PlanOf(f.First), c.simulator.Evident())
+	if err == nil && c.last.Directory != "" {
+		f.Page, f.Text = c.last.Directory, c.last.Text
+	}
+	return err
+}

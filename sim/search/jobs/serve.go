@@ -1,0 +1,237 @@
+// Package jobs plays the jobs of a campaign in processes of their own, one for each core. A job
+// needs nothing of another one, so each process surveys and plays searches by itself.
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/shard"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/sim/search/workers"
+)
+
+// Argument makes a worker one of a campaign.
+const Argument = "jobs"
+
+// Quest is a search of a campaign, with all that it takes to make it. It is plain data.
+type Quest struct {
+	Scenario *scenarios.Scenario `json:"scenario"`
+	shard.Search
+}
+
+// order asks a worker to survey a search, or to play a job of it.
+type order struct {
+	// Quest is there if it is another one than before.
+	Quest *Quest `json:"quest,omitempty"`
+	// Time asks how long a schedule takes.
+	Time bool       `json:"time,omitempty"`
+	Job  *shard.Job `json:"job,omitempty"`
+}
+
+// answer is a worker's answer to an order.
+type answer struct {
+	Survey shard.Survey  `json:"survey"`
+	Each   time.Duration `json:"each,omitempty"`
+	Record *shard.Record `json:"record,omitempty"`
+}
+
+// Serve runs a worker, until its input or the context ends. Now is the wall clock, by which it
+// measures how long a schedule takes.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, now func() time.Time) error {
+	workers.Tune()
+	simulator, err := sim.New()
+	if err != nil {
+		return err
+	}
+	w := &worker{simulator: simulator, now: now}
+	from, to := json.NewDecoder(in), json.NewEncoder(out)
+	for ctx.Err() == nil {
+		var o order
+		switch err := from.Decode(&o); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read what to play: %w", err)
+		}
+		if o.Quest != nil {
+			w.Quest = *o.Quest
+			if err := w.prepare(ctx); err != nil {
+				return err
+			}
+		}
+		var a answer
+		if o.Job == nil {
+			a.Survey, a.Each, err = w.survey(o.Time)
+		} else {
+			a.Record, err = w.play(*o.Job)
+		}
+		if err == nil {
+			err = to.Encode(a)
+		}
+		if err != nil {
+			return fmt.Errorf("%s (%s, seed %d): %w", w.Story, w.Strategy, w.Seed, err)
+		}
+	}
+	return nil
+}
+
+// worker makes one search after the other.
+type worker struct {
+	simulator *sim.Simulator
+	now       func() time.Time
+	Quest
+	search *campaign.Search
+	player *search.Player
+	benign *play.Outcome
+}
+
+func (w *worker) prepare(ctx context.Context) error {
+	plan, err := scenarios.Compile(w.Scenario, w.Seed)
+	if err != nil {
+		return err
+	}
+	w.search, w.benign, err = search.New(ctx, w.simulator, w.Scenario, plan, search.Options{Strategy: w.Strategy, Seed: w.Seed, Schedules: w.Schedules})
+	if err == nil {
+		err = w.benign.Err
+	}
+	if err != nil {
+		return fmt.Errorf("play the default schedule of %s: %w", w.Story, err)
+	}
+	w.player = search.NewPlayer(w.simulator, w.search.Story)
+	return nil
+}
+
+// sampled is how many schedules are played to foretell how long one takes.
+const sampled = 6
+
+func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err error) {
+	s = shard.Survey{
+		Default: w.benign.Meets() != "" || w.search.Story.Plan.Spec.Expect.Violated != "", All: w.search.Total, Whole: campaign.Learns(w.search.Strategy),
+		Weight: w.benign.History.Len(), Digest: w.benign.History.Digest(),
+	}
+	if s.Default {
+		s.All, s.Whole = 1, false
+	}
+	for _, r := range w.benign.Results {
+		if r.Judged > r.Excused && play.Tests(r.Invariant) {
+			s.Tests = append(s.Tests, r.Invariant)
+		}
+	}
+	slices.Sort(s.Tests)
+	if !timed {
+		return s, 0, nil
+	}
+	var samples []campaign.Schedule
+	if covering, ok := w.search.Strategy.(campaign.Covering); ok {
+		for _, d := range covering.Sample(sampled) {
+			samples = append(samples, campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}})
+		}
+	}
+	for i := 0; !s.Whole && !s.Default && i < min(sampled, s.All); i++ {
+		if schedule, ok := w.search.Next(i * s.All / min(sampled, s.All)); ok {
+			samples = append(samples, schedule)
+		}
+	}
+	if len(samples) == 0 {
+		samples = []campaign.Schedule{{Number: 1}}
+	}
+	began := w.now()
+	for _, schedule := range samples {
+		if _, _, err := w.player.Play(schedule); err != nil {
+			return s, 0, err
+		}
+	}
+	return s, w.now().Sub(began) / time.Duration(len(samples)), nil
+}
+
+// play plays a job.
+func (w *worker) play(j shard.Job) (*shard.Record, error) {
+	kept := &noted{Pool: search.NewAlone(w.simulator, w.search.Story), sum: sha256.New(), early: make(map[int]campaign.Result), next: j.From}
+	r := &shard.Record{Job: j}
+	switch {
+	case w.Default:
+		r.Tally.Add(campaign.Schedule{}, w.defaultOne(kept))
+	case w.Whole:
+		r.Tally = w.search.Run(kept, nil)
+		// What it has learned is of no use to another one.
+		if err := w.prepare(context.Background()); err != nil {
+			return nil, err
+		}
+	default:
+		for n := j.From; n < j.To; n++ {
+			schedule, ok := w.search.Next(n)
+			if !ok {
+				return nil, fmt.Errorf("there is no schedule %d", n+1)
+			}
+			kept.Give(schedule)
+			if result, ok := kept.Take(); ok {
+				r.Tally.Add(schedule.Played(result), result)
+			}
+		}
+	}
+	if err := kept.Close(); err != nil {
+		return nil, err
+	}
+	if r.Tally.Tried != j.To-j.From {
+		return nil, fmt.Errorf("%d schedules were played, and %d were to be", r.Tally.Tried, j.To-j.From)
+	}
+	r.Tally.Failed = r.Tally.Failures()
+	r.Digest = hex.EncodeToString(kept.sum.Sum(nil)[:8])
+	if len(r.Tally.Failed) > 0 {
+		r.Story = w.search.Story
+	}
+	return r, nil
+}
+
+// defaultOne is the result of the default schedule. It holds if it comes out as the story expects.
+func (w *worker) defaultOne(kept *noted) campaign.Result {
+	r := campaign.ResultOf(w.benign)
+	switch mismatch := w.benign.Meets(); {
+	case mismatch == "":
+		r = campaign.Result{Verdict: invariant.Held, Rulings: r.Rulings, Simulated: r.Simulated}
+	case r.Verdict == invariant.Held:
+		r.Verdict, r.Signature = invariant.Unknown, "default schedule: "+mismatch
+	}
+	kept.note(r)
+	return r
+}
+
+// noted is a pool that adds results to a digest, in the order of their schedules.
+type noted struct {
+	campaign.Pool
+	sum   hash.Hash
+	early map[int]campaign.Result
+	next  int
+}
+
+// Take implements campaign.Workers.
+func (k *noted) Take() (campaign.Result, bool) {
+	r, ok := k.Pool.Take()
+	if ok {
+		k.note(r)
+	}
+	return r, ok
+}
+
+func (k *noted) note(r campaign.Result) {
+	k.early[r.Number] = r
+	for r, ok := k.early[k.next]; ok; r, ok = k.early[k.next] {
+		_ = json.NewEncoder(k.sum).Encode(r) // a hash never fails
+		delete(k.early, k.next)
+		k.next++
+	}
+}
