@@ -59,8 +59,8 @@ type releaseHost struct {
 	waived, asked string
 	// calledOff says that a user has called the Node out of service: its release is that user's.
 	calledOff bool
-	returned      history.Event
-	bound         map[string]string
+	returned  history.Event
+	bound     map[string]string
 	// fenced is the boot that ran when fencing was decided, and named the one that the last
 	// NodeFence names, whose end is over, once it is.
 	fenced string
