@@ -68,7 +68,6 @@ var Requests = []Request{
 	{"", "patch BareMetalHost", "bystanders-spared", "each field that matters has a kind of event, which is ruled on by itself"},
 	{"", "patch Machine", "bystanders-spared", "as a BareMetalHost"},
 	{"", "patch Node", "bystanders-spared", "as a BareMetalHost"},
-	{"remediation", "create Node", "released-only-when-over", "the boot that had the Node is over"},
 	{"", "delete VolumeAttachment", "released-only-when-over", "the boot that has the volume is over, or kept out"},
 	{"", "create Secret", "", "no history has what is secret, and no guarantee needs it"},
 	{"", "patch Secret", "", "as create"},
