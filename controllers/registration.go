@@ -20,6 +20,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/controllers/reboot/ironic"
+	"github.com/fencelab/fencelab/controllers/release"
 	"github.com/fencelab/fencelab/controllers/remediation"
 	"github.com/fencelab/fencelab/controllers/watchdog"
 	"github.com/fencelab/fencelab/controllers/workload"
@@ -92,6 +94,8 @@ type Registration struct {
 	StartsAfterNodes bool
 	// NeedsBMCSecrets gives it the role that reads the Secrets of BMCs.
 	NeedsBMCSecrets bool
+	// ForVolumes says that it takes part only where the workload has a volume.
+	ForVolumes bool
 	// FeedsWatchdog makes it the controller that feeds the watchdog of its host.
 	FeedsWatchdog bool
 	// Announces is the annotation on the Node of its host through which an agent announces what
@@ -209,6 +213,8 @@ type Deps struct {
 	// BMC carries HTTP requests to the BMCs, by the addresses that BareMetalHosts have in spec.bmc,
 	// and gives each up after a time. It is nil where that takes a network, and no Transport.
 	BMC func(timeout time.Duration) http.RoundTripper
+	// Storage reaches the storage, and bounds each call by a time; nil where there is none.
+	Storage func(timeout time.Duration) release.Storage
 	// Host, Boot, Watchdog and Peers belong to the host that the process runs on, and Reboot makes
 	// its kernel reboot at once.
 	Host     Host
@@ -357,6 +363,9 @@ var registrations = []Registration{
 		if settings.KeepMarkUntilNodeReturns {
 			right = remediation.KeepMark
 		}
+		if settings.Release == remediation.OutOfServiceTaint {
+			right = remediation.Taint
+		}
 		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
 		return &remediation.Reconciler{
 			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
@@ -423,6 +432,49 @@ var registrations = []Registration{
 		}}, func(d Deps, settings workload.Settings) reconcile.Reconciler {
 			return &workload.Releaser{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}
 		}},
+	}),
+	register(Registration{
+		Name:    "attachdetach",
+		For:     &storagev1.VolumeAttachment{},
+		Watches: []Watch{{Kind: &corev1.Pod{}, Map: release.All}, {Kind: &corev1.Node{}, Map: release.All}},
+		Workers: 1, ForVolumes: true,
+
+		StandsInFor: []string{"persistentvolume-attach-detach-controller"},
+	}, release.DefaultDetachSettings, func(d Deps, settings release.DetachSettings) (reconcile.Reconciler, error) {
+		return &release.AttachDetach{Client: d.Client, Live: d.Live, Clock: d.Steady, Settings: settings}, nil
+	}),
+	register(Registration{
+		Name:    "attacher",
+		For:     &storagev1.VolumeAttachment{},
+		Workers: 1, ForVolumes: true,
+
+		StandsInFor: []string{"external-attacher"},
+	}, release.DefaultAttacherSettings, func(d Deps, settings release.AttacherSettings) (reconcile.Reconciler, error) {
+		attacher := &release.Attacher{Client: d.Client}
+		if d.Storage != nil {
+			attacher.Storage = d.Storage(settings.Timeout.Duration)
+		}
+		return attacher, nil
+	}),
+	register(Registration{
+		Name:    "podgc",
+		For:     &corev1.Pod{},
+		Watches: []Watch{{Kind: &corev1.Node{}, Map: release.All}},
+		Workers: 1, ForVolumes: true,
+
+		StandsInFor: []string{"pod-garbage-collector-controller"},
+	}, release.DefaultCollectSettings, func(d Deps, settings release.CollectSettings) (reconcile.Reconciler, error) {
+		return &release.PodGC{Client: d.Client, Live: d.Live, Clock: d.Steady, Settings: settings}, nil
+	}),
+	register(Registration{
+		Name:    "tainteviction",
+		For:     &corev1.Pod{},
+		Watches: []Watch{{Kind: &corev1.Node{}, Map: release.PodsOf}},
+		Workers: 1, ForVolumes: true,
+
+		StandsInFor: []string{"taint-eviction-controller"},
+	}, release.DefaultEvictionSettings, func(d Deps, settings release.EvictionSettings) (reconcile.Reconciler, error) {
+		return &release.Eviction{Client: d.Client, Clock: d.Steady, Settings: settings}, nil
 	}),
 	registerAgent(overlayable(Registration{
 		Name: "watchdog", FeedsWatchdog: true,

@@ -147,6 +147,15 @@ func (o operations) halt(op *scenarios.HostOp, how evidence.Command) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, how, "") })
 }
 
+// BreakStorage and the others of storage fail: the lab has none, and refuses stories with a volume.
+func (operations) BreakStorage(*scenarios.StorageOp) error { return errNoStorage }
+func (operations) MendStorage(*scenarios.StorageOp) error  { return errNoStorage }
+func (operations) DropVolume(*scenarios.HostOp) error      { return errNoStorage }
+func (operations) FenceStorage(*scenarios.HostOp) error    { return errNoStorage }
+func (operations) UnfenceStorage(*scenarios.HostOp) error  { return errNoStorage }
+
+var errNoStorage = errors.New("the lab has no storage, and should have refused the scenario")
+
 func (o operations) FillDisk(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.FillDisk, evidence.FreeDisk) })
 }
@@ -291,6 +300,8 @@ func (h healer) RestoreAllBut(links []scenarios.Link) error {
 	h.hosts.Machines.RestoreAll(linksOf(links))
 	return nil
 }
+
+func (h healer) HealStorage([]scenarios.StorageOp) {}
 
 func (h healer) HealHost(host string) error        { return h.hosts.ByName[host].Heal(h.ctx) }
 func (h healer) HealBMC(host string, but []string) { h.hosts.BMCs.Heal(host, but) }

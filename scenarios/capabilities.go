@@ -76,6 +76,9 @@ func Uses(spec *Spec, needs Needs) []Use {
 	if spec.Topology.Workload.Stops != "" {
 		all = append(all, Use{Path: "spec.topology.workload.stops", what: "a workload that takes its time to stop", Feature: FeatureStops})
 	}
+	if spec.Topology.Workload.Volume != nil {
+		all = append(all, Use{Path: "spec.topology.workload.volume", what: "a volume that is attached to its host", Feature: FeatureVolume})
+	}
 	if spec.Topology.BMC != nil {
 		all = append(all, Use{Path: "spec.topology.bmc", what: "a program in the place of the BMCs", Feature: FeatureBMC})
 	}
@@ -129,7 +132,7 @@ func Uses(spec *Spec, needs Needs) []Use {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeatureStops, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {

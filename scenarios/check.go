@@ -109,8 +109,10 @@ func checkEnd(c Checker, path, end string) {
 	kind, name, named := strings.Cut(end, "/")
 	switch {
 	case end == API:
-	case !named || linked[kind] == nil || kind == API:
-		c.Bad(path, "%s is not an end of a link: write api, host/NAME, controller/NAME or bmc/NAME", phrase.Quote(end))
+	case end == Storage:
+		checkVolume(c, path)
+	case !named || linked[kind] == nil || kind == API || kind == Storage:
+		c.Bad(path, "%s is not an end of a link: write api, storage, host/NAME, controller/NAME or bmc/NAME", phrase.Quote(end))
 	case kind != "controller":
 		c.Host(path, name)
 	case c.Controllers() != nil:
@@ -281,6 +283,27 @@ func checkFailAPI(c Checker, path string, op *FailAPIOp) {
 	if op.Times < 1 {
 		c.Bad(path+".times", "%d: use at least 1, or leave it out", op.Times)
 	}
+}
+
+// checkVolume reports a story without a volume.
+func checkVolume(c Checker, path string) {
+	if c.Spec().Topology.Workload.Volume == nil {
+		c.Bad(path, "there is no storage: give spec.topology.workload a volume")
+	}
+}
+
+func checkStorage(c Checker, path string, op *StorageOp) {
+	checkVolume(c, path)
+	c.Host(path+".host", op.Host)
+	c.OneOf(path+".does", "deed of the storage", string(op.Does), StorageDeeds)
+	if op.Refuses && (op.Does == StorageMount || op.Does == StorageUnmount) {
+		c.Bad(path+".refuses", "a kubelet tries a mount again, whatever is wrong with it: leave this out")
+	}
+}
+
+func checkOnVolume(c Checker, path string, op *HostOp) {
+	checkVolume(c, path)
+	checkHost(c, path, op)
 }
 
 func checkIronic(c Checker, path string, _ *struct{}) {

@@ -28,6 +28,8 @@ const (
 	FeatureStops Feature = "stops"
 	// FeatureBMC is somebody else's program in the place of the BMCs.
 	FeatureBMC Feature = "bmc"
+	// FeatureVolume is a workload that writes to a volume which is attached to its host.
+	FeatureVolume Feature = "volume"
 	// FeatureVolumes are Pods that have volumes.
 	FeatureVolumes Feature = "volumes"
 	// FeatureOutOfService is a cluster that acts on the taint of that name.

@@ -17,6 +17,8 @@ type Healer interface {
 	// BMC, but for some faults.
 	HealHost(host string) error
 	HealBMC(host string, but []string)
+	// HealStorage ends what is wrong with the storage, but for some.
+	HealStorage(but []StorageOp)
 	// Running are the processes of controllers, those included that are down, in an order that
 	// doesn't change.
 	Running() []Running
@@ -50,6 +52,7 @@ func (h *HealOp) Perform(t *Topology, w Healer) error {
 		errs = append(errs, w.HealHost(t.Hosts[i].Name))
 		w.HealBMC(t.Hosts[i].Name, h.Faults())
 	}
+	w.HealStorage(h.storage())
 	paused := h.Paused()
 	for _, p := range w.Running() {
 		if p.Second() {

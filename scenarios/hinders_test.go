@@ -19,6 +19,7 @@ func TestHinderingOperations(t *testing.T) {
 		"hang": "host/worker-1 until the boot of worker-1", "panic": "host/worker-1 until the boot of worker-1",
 		"stopFeeding": "host/worker-1 until the boot of worker-1", "fillDisk": "host/worker-1 until worker-1 has a full disk",
 		"addFault":        "bmc/worker-1 until fault slow of the BMC of worker-1",
+		"breakStorage":    "controller/attacher until the attach of worker-1 fails",
 		"pauseController": "controller/reboot until reboot stands still",
 		"setClock":        "controller/reboot until the clock of reboot is wrong",
 		"freezeCache":     "controller/reboot until Node is frozen in the cache of reboot",
@@ -31,6 +32,7 @@ func TestHinderingOperations(t *testing.T) {
 	ops := []Op{
 		{Hang: host}, {Panic: host}, {FillDisk: host}, {StopFeeding: host}, {StopKubelet: host}, {IgnoreShutdown: host}, {Pause: host}, {Resume: host},
 		{PowerLoss: host}, {PowerUp: host}, {Cut: &LinkOp{Host: "worker-1"}}, {Restore: &LinkOp{Host: "worker-1"}}, {Impair: &ImpairOp{Host: "worker-1"}},
+		{BreakStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {MendStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {DropVolume: host}, {FenceStorage: host}, {UnfenceStorage: host},
 		{AddFault: &FaultOp{Name: "slow", Host: "worker-1"}}, {RemoveFault: &FaultName{Name: "slow"}},
 		{Crash: &CrashOp{Controller: "reboot"}}, {StartSecond: process}, {StopSecond: process}, {PauseController: process}, {ResumeController: process},
 		{SetClock: &ClockOp{Controller: "reboot", Ahead: 1}}, {FreezeCache: cache}, {ThawCache: cache}, {ExpireWatch: cache},

@@ -14,8 +14,11 @@ import (
 // link with, but for its BMC.
 type Link struct{ From, To string }
 
-// API is the end at the API server.
-const API = history.Everybody
+// API is the end at the API server, and Storage that at the storage, which has its own network.
+const (
+	API     = history.Everybody
+	Storage = "storage"
+)
 
 // HostEnd, ControllerEnd and BMCEnd are the ends of links at a host, at a process of a
 // controller, and at the BMC of a host.
@@ -26,7 +29,7 @@ func BMCEnd(host string) string        { return history.BMCEnd(host) }
 // Covers reports whether a message from one end to another takes this link.
 func (l Link) Covers(from, to string) bool {
 	return (l.From == from || l.From == "") && (l.To == to || l.To == "") &&
-		(l.From != "" && l.To != "" || !strings.HasPrefix(from, BMCEnd("")) && !strings.HasPrefix(to, BMCEnd("")))
+		(l.From != "" && l.To != "" || !strings.HasPrefix(from, BMCEnd("")) && !strings.HasPrefix(to, BMCEnd("")) && to != Storage)
 }
 
 // Host is the first host at an end, or "".
@@ -43,12 +46,12 @@ func (l Link) String() string { return l.From + " to " + l.To }
 
 // LinkOp names links of the network: by host, by domain, by from and to, or by between.
 type LinkOp struct {
-	// host is a host: all its links, except that of its BMC.
+	// host is a host: all its links, except those of its BMC and to the storage.
 	Host string `json:"host,omitempty"`
-	// domain is a failure domain: all links that lead out of it, except those of BMCs. Its
-	// hosts can still reach each other.
+	// domain is a failure domain: all links that lead out of it, except those of BMCs and to the
+	// storage. Its hosts can still reach each other.
 	Domain string `json:"domain,omitempty"`
-	// from is where one direction of a link begins: api, host/NAME, controller/NAME or
+	// from is where one direction of a link begins: api, storage, host/NAME, controller/NAME or
 	// bmc/NAME. Messages in the other direction still arrive.
 	From string `json:"from,omitempty"`
 	// to is where that direction ends.
@@ -179,6 +182,9 @@ func (l *LinkOp) first(prefix string) string {
 
 // asks is more than to cut a host's links.
 func (l *LinkOp) asks(*Spec) []Feature {
+	if slices.Contains(l.ends(), Storage) {
+		return []Feature{FeatureVolume}
+	}
 	if l.object() == "" {
 		return nil
 	}
@@ -186,11 +192,11 @@ func (l *LinkOp) asks(*Spec) []Feature {
 }
 
 // EndPattern matches the name of an end.
-const EndPattern = `^(api|(host|controller|bmc)/[-.a-z0-9]+)$`
+const EndPattern = `^(api|storage|(host|controller|bmc)/[-.a-z0-9]+)$`
 
 // linked are the kinds of ends between which there are links.
 var linked = map[string][]string{
-	"api": {"host", "controller"}, "host": {"api", "host"}, "controller": {"api", "bmc"}, "bmc": {"controller"},
+	"api": {"host", "controller"}, "host": {"api", "host", "storage"}, "storage": {"host"}, "controller": {"api", "bmc"}, "bmc": {"controller"},
 }
 
 func kindOfEnd(end string) string {

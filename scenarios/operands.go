@@ -69,6 +69,16 @@ func (h *HealOp) Faults() []string {
 	return names
 }
 
+// storage returns the troubles of the storage that stay.
+func (h *HealOp) storage() (all []StorageOp) {
+	for _, op := range h.Lasting {
+		if op.BreakStorage != nil {
+			all = append(all, *op.BreakStorage)
+		}
+	}
+	return all
+}
+
 // Paused are the processes of controllers that go on standing still.
 func (h *HealOp) Paused() []string {
 	var names []string
@@ -94,6 +104,48 @@ func (h *HealOp) Spared(t *Topology) []string {
 		}
 	}
 	return names
+}
+
+// StorageDeed is something that the storage, or a kubelet, does with a volume.
+type StorageDeed string
+
+// The deeds.
+const (
+	StorageAttach  StorageDeed = "attach"
+	StorageDetach  StorageDeed = "detach"
+	StorageMount   StorageDeed = "mount"
+	StorageUnmount StorageDeed = "unmount"
+)
+
+// StorageDeeds are all of them.
+var StorageDeeds = []string{string(StorageAttach), string(StorageDetach), string(StorageMount), string(StorageUnmount)}
+
+// StorageOp is something that goes wrong with a volume.
+type StorageOp struct {
+	// does names the deed that fails: attach, detach, mount or unmount.
+	Does StorageDeed `json:"does"`
+	// host is the host for which it fails. Default: all.
+	Host string `json:"host,omitempty"`
+	// refuses says that it fails at once. Default: it never ends, and is tried again when its
+	// client has waited long enough.
+	Refuses bool `json:"refuses,omitempty"`
+}
+
+// failing names the deed that fails, for a sentence.
+func (s *StorageOp) failing() string {
+	if s.Host == "" {
+		return "every " + string(s.Does)
+	}
+	return "the " + string(s.Does) + " of " + s.Host
+}
+
+// hinders names those who wait for the storage: the attacher, or the host that mounts.
+func (s *StorageOp) hinders(*invariant.Timings) *history.Hindrance {
+	h := &history.Hindrance{Party: ControllerEnd("attacher"), Fails: true}
+	if s.Host != "" && (s.Does == StorageMount || s.Does == StorageUnmount) {
+		h.Party = HostEnd(s.Host)
+	}
+	return h
 }
 
 // FaultName names a fault that was added before.
@@ -479,11 +531,11 @@ func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
 const outOfService = "node.kubernetes.io/out-of-service"
 
 // patches returns the features for a patch whose fields only some worlds have, or act on.
-func patches(op *PatchOp, _ *Spec) (features []Feature) {
+func patches(op *PatchOp, spec *Spec) (features []Feature) {
 	if op.Foreign {
 		features = append(features, FeatureForeignFields)
 	}
-	if bytes.Contains(op.Merge, []byte(outOfService)) {
+	if bytes.Contains(op.Merge, []byte(outOfService)) && spec.Topology.Workload.Volume == nil {
 		features = append(features, FeatureOutOfService)
 	}
 	return features

@@ -47,6 +47,17 @@ type Op struct {
 	PowerLoss *HostOp `json:"powerLoss,omitempty"`
 	// powerUp switches the host on without anybody's command.
 	PowerUp *HostOp `json:"powerUp,omitempty"`
+	// breakStorage makes something fail that the storage does, or a kubelet with a volume.
+	BreakStorage *StorageOp `json:"breakStorage,omitempty"`
+	// mendStorage ends what a breakStorage with the same fields began.
+	MendStorage *StorageOp `json:"mendStorage,omitempty"`
+	// fenceStorage has the storage take nothing more from a host, as its administrator would.
+	FenceStorage *HostOp `json:"fenceStorage,omitempty"`
+	// unfenceStorage lets a host in again that fenceStorage keeps out.
+	UnfenceStorage *HostOp `json:"unfenceStorage,omitempty"`
+	// dropVolume makes the kubelet of a host report no volume as in use, whatever it has mounted,
+	// until its next boot or until the faults are withdrawn.
+	DropVolume *HostOp `json:"dropVolume,omitempty"`
 	// addFault makes a BMC misbehave.
 	AddFault *FaultOp `json:"addFault,omitempty"`
 	// removeFault ends a BMC's misbehaviour.
@@ -122,6 +133,11 @@ type World interface {
 	FillDisk(*HostOp) error
 	PowerLoss(*HostOp) error
 	PowerUp(*HostOp) error
+	BreakStorage(*StorageOp) error
+	MendStorage(*StorageOp) error
+	FenceStorage(*HostOp) error
+	UnfenceStorage(*HostOp) error
+	DropVolume(*HostOp) error
 	AddFault(*FaultOp) error
 	RemoveFault(*FaultName) error
 	Crash(*CrashOp) error
@@ -382,6 +398,34 @@ var operations = []operation{
 	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, nobody, of[HostOp]{
 		text: words("power up"), host: (*HostOp).name, check: checkHost,
 		takesBack: func(_ *HostOp, u *Unfinished) bool { return u.Powerless },
+	}),
+	declare("breakStorage", func(op *Op) *StorageOp { return op.BreakStorage }, World.BreakStorage, (*StorageOp).hinders, of[StorageOp]{
+		text: func(s *StorageOp) string {
+			if s.Refuses {
+				return "refuse " + s.failing()
+			}
+			return "hang " + s.failing()
+		},
+		host: func(s *StorageOp) string { return s.Host }, object: func(s *StorageOp) string { return string(s.Does) },
+		check: checkStorage, mayLast: true,
+		begins: func(s *StorageOp) state { return state{clause: s.failing() + " fails"} },
+	}),
+	declare("mendStorage", func(op *Op) *StorageOp { return op.MendStorage }, World.MendStorage, nobody, of[StorageOp]{
+		text: func(s *StorageOp) string { return "mend " + s.failing() },
+		host: func(s *StorageOp) string { return s.Host }, object: func(s *StorageOp) string { return string(s.Does) },
+		check: checkStorage,
+		ends:  func(s *StorageOp) []string { return []string{s.failing() + " fails"} }, orphan: "broken it",
+	}),
+	declare("fenceStorage", func(op *Op) *HostOp { return op.FenceStorage }, World.FenceStorage, nobody, of[HostOp]{
+		text: words("keep out of the storage"), host: (*HostOp).name, check: checkOnVolume,
+		begins: hostIs("is kept out of the storage"),
+	}),
+	declare("unfenceStorage", func(op *Op) *HostOp { return op.UnfenceStorage }, World.UnfenceStorage, nobody, of[HostOp]{
+		text: words("let in to the storage again"), host: (*HostOp).name, check: checkOnVolume,
+		ends: hostIsNo("is kept out of the storage"), orphan: "kept it out",
+	}),
+	declare("dropVolume", func(op *Op) *HostOp { return op.DropVolume }, World.DropVolume, nobody, of[HostOp]{
+		text: words("drop the volume from what is in use on"), host: (*HostOp).name, check: checkOnVolume,
 	}),
 	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, (*FaultOp).hinders, of[FaultOp]{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },

@@ -59,6 +59,7 @@ const (
 	defaultSoftOff = Duration(3 * time.Second)
 	defaultHardOff = Duration(300 * time.Millisecond)
 	defaultLease   = Duration(2 * time.Second)
+	defaultAttach  = Duration(time.Second)
 	defaultStep    = Duration(2 * time.Minute)
 	defaultSettle  = Duration(2 * time.Minute)
 )
@@ -84,6 +85,10 @@ func Compile(s *Scenario, seed uint64) (*Plan, error) {
 	setDefault(&spec.Topology.Timings.SoftOff, defaultSoftOff)
 	setDefault(&spec.Topology.Timings.HardOff, defaultHardOff)
 	setDefault(&spec.Topology.Lease, defaultLease)
+	if volume := spec.Topology.Workload.Volume; volume != nil {
+		setDefault(&volume.Attach, defaultAttach)
+		setDefault(&volume.Detach, defaultAttach)
+	}
 	setDefault(&spec.Limits.Step, defaultStep)
 	setDefault(&spec.Limits.Settle, defaultSettle)
 	spec.completeClaims()

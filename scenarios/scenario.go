@@ -257,6 +257,19 @@ type Workload struct {
 	// stops is how long its process takes to stop when it is asked to, such as 20s, or never: then
 	// it ends when it is killed, once its Pod's grace of 30 s is over. Default: a moment.
 	Stops string `json:"stops,omitempty"`
+	// volume is the volume that the workload writes to, wherever it runs. Default: none.
+	Volume *Volume `json:"volume,omitempty"`
+}
+
+// Volume is a PersistentVolume that one host at a time may write to. With it, the stand-ins take
+// part that release a Pod and its volume: attachdetach, attacher, podgc and tainteviction.
+type Volume struct {
+	// name is the volume's name.
+	Name string `json:"name"`
+	// attach is how long the storage takes to attach it to a host.
+	Attach Duration `json:"attach,omitzero"`
+	// detach is how long the storage takes to detach it from a host.
+	Detach Duration `json:"detach,omitzero"`
 }
 
 // HealthCheck says when a Machine counts as unhealthy. Times are whole seconds.

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,8 +94,8 @@ func topology(spec *scenarios.Spec) []client.Object {
 
 // kinds holds the kinds that the world itself works with, and the table of all kinds.
 type kinds struct {
-	node, pod, lease, budget *kube.Kind
-	table                    map[*kube.Kind]*objects.Kind
+	node, pod, lease, budget, attachment *kube.Kind
+	table                                map[*kube.Kind]*objects.Kind
 }
 
 // New returns a simulator with fencelab's own controllers.
@@ -126,7 +127,7 @@ func With(set *controllers.Set) (*Simulator, error) {
 	for _, own := range [...]struct {
 		kind **kube.Kind
 		obj  client.Object
-	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}, {&s.kinds.budget, &policyv1.PodDisruptionBudget{}}} {
+	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}, {&s.kinds.budget, &policyv1.PodDisruptionBudget{}}, {&s.kinds.attachment, &storagev1.VolumeAttachment{}}} {
 		if *own.kind, err = s.server.KindOf(own.obj); err != nil {
 			return nil, err
 		}
@@ -172,6 +173,7 @@ type Backend struct {
 	bmcs      map[string]*fakebmc.BMC
 	faces     map[string]*redfish.Face
 	processes []*process
+	storage   *storage
 	faults    *objects.Faults
 	requests  objects.Requests
 	notes     []string
@@ -217,6 +219,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
 	b.addBMCs()
+	b.addStorage()
 	if err := objects.Restore(&spec.Topology, b.bmcs); err != nil {
 		return invariant.Timings{}, err
 	}
@@ -307,7 +310,7 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 	})
 	h.kubelet = &kubelet{
 		w: b.w, actor: actor{name: config.Name + ".kubelet", place: steps.PlaceHost + config.Name}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
-		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0,
+		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0 || topology.Workload.Volume != nil,
 	}
 	b.hosts = append(b.hosts, h)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/controllers/release"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -51,6 +52,7 @@ func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 		return transport{p, g.life, cmp.Or(timeout, bmcTimeout)}
 	}
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, g.life, cmp.Or(timeout, bmcTimeout)} }
+	deps.Storage = func(timeout time.Duration) release.Storage { return driver{p, g.life, timeout} }
 	return deps, nil
 }
 

@@ -25,6 +25,8 @@ type uplink struct {
 	bmcs  map[string]*fakebmc.BMC
 	// faces has the Redfish services of the BMCs that a client has asked over HTTP.
 	faces map[string]*redfish.Face
+	// storage has the volume; nil without one.
+	storage *storage
 	// limiter bounds how often it asks the API server.
 	limiter limiter
 }
@@ -98,6 +100,8 @@ func (c *call) impatient() error {
 		return errPeerTimeout
 	case steps.ClassBMC:
 		return fmt.Errorf("the BMC did not answer within %s", c.patience)
+	case steps.ClassStorage:
+		return fmt.Errorf("the storage did not answer within %s", c.patience)
 	default:
 		return fmt.Errorf("the API server did not answer within %s", c.patience)
 	}
@@ -134,7 +138,7 @@ func (p *process) serve(f *flight, c *call) {
 	switch c.class {
 	case steps.ClassAPI:
 		latency += p.uplink.limiter.wait(p.w.now)
-	case steps.ClassBMC:
+	case steps.ClassBMC, steps.ClassStorage:
 		latency = bmcLatency
 	case steps.ClassWatchdog:
 		latency = workLatency

@@ -17,6 +17,8 @@ type host struct {
 	name    string
 	at      string // its end of every link
 	kubelet *kubelet
+	// storage has the workload's volume; nil without one.
+	storage *storage
 	// agents are the processes of controllers that run on every host. One of them, feeder, feeds
 	// the watchdog.
 	agents []*process

@@ -32,6 +32,10 @@ func (b *Backend) Identity() uint64 {
 			fmt.Fprintf(h, "rule %s %v\n", rule.Name, plain(rule))
 		}
 	}
+	if b.storage != nil {
+		b.storage.Identify(h)
+		fmt.Fprintf(h, "storage %v\n", b.storage.troubles)
+	}
 	known := b.knownUIDs()
 	for _, kind := range b.sim.server.Kinds() {
 		for _, obj := range b.store.List(kind, "") {
@@ -55,6 +59,9 @@ func (h *host) identify(to hash.Hash) {
 	fmt.Fprintf(to, "kubelet %t %t %t %t %t %s\n", k.alive, k.stopped, k.uid != "", k.missed, k.syncing, k.offset)
 	for _, c := range k.containers {
 		fmt.Fprintf(to, "container %s %t %t\n", c.key, c.running, c.change != nil)
+		if c.volume {
+			fmt.Fprintf(to, "volume %t %t %t %t\n", c.writes != nil, k.reconstructed, k.tidying, k.drops)
+		}
 	}
 }
 

@@ -78,6 +78,9 @@ type kubelet struct {
 	missed     bool
 	syncing    bool
 	containers []*container
+	// reconstructed says that it knows its mounts, tidying that it unmounts one that no Pod wants,
+	// and drops that it reports none.
+	reconstructed, tidying, drops bool
 }
 
 // container is one Pod's process, running or about to run.
@@ -89,6 +92,9 @@ type container struct {
 	// stops is how long the process takes to stop. While it stops, ends is when it will have
 	// stopped.
 	stops, ends time.Duration
+	// volume says that it uses the topology's volume, and writes is its next write to it.
+	volume bool
+	writes *step
 }
 
 // do schedules an action of the kubelet. It is dropped if the kubelet dies first, and waits while
@@ -114,6 +120,7 @@ func (k *kubelet) start() {
 	k.life++
 	k.alive, k.stopped, k.uid, k.syncing, k.missed, k.unsure = true, false, "", false, false, false
 	k.do(steps.ClassKubelet, k.deed("register"), registerAfter, k.register)
+	k.reconstruct()
 }
 
 // stop kills only the kubelet process. Containers that it was about to start or stop stay as they
@@ -148,8 +155,12 @@ func (k *kubelet) kill() {
 	k.stopped = false
 	for _, c := range k.containers {
 		k.w.cancel(c.change)
+		k.w.cancel(c.writes)
 	}
-	k.containers = nil
+	k.containers, k.drops = nil, false
+	if k.host.storage != nil {
+		k.host.storage.Ended(k.host.name)
+	}
 }
 
 // shutDown stops the containers, which is how a graceful shutdown of the host begins.
@@ -269,11 +280,12 @@ func (k *kubelet) reportReady() {
 		k.podChanged()
 	}
 	node := obj.(*corev1.Node)
-	if isReady(node) && node.Status.NodeInfo.BootID == k.host.Boot() {
+	if isReady(node) && node.Status.NodeInfo.BootID == k.host.Boot() && k.saysVolumes(node) {
 		return
 	}
 	node = node.DeepCopy()
 	k.tellBoot(node)
+	k.tellUse(node)
 	if !isReady(node) {
 		node.Status.Conditions = []corev1.NodeCondition{k.readyCondition()}
 	}
@@ -333,7 +345,7 @@ func (k *kubelet) sync(t trouble) {
 		// A Pod that names no Node belongs to any.
 		of := pod.Annotations[api.NodeUIDAnnotation]
 		if pod.Spec.NodeName == k.node && (k.adopts || of == "" || of == string(k.uid)) {
-			if pod.DeletionTimestamp != nil {
+			if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 				terminating = append(terminating, pod)
 				continue
 			}
@@ -346,6 +358,7 @@ func (k *kubelet) sync(t trouble) {
 			k.stopContainer(c, graceOf(terminating, c.pod))
 		}
 	}
+	k.tidy()
 	// A Pod of an earlier boot, or one that never ran, has no container.
 	for _, pod := range terminating {
 		if !slices.ContainsFunc(k.containers, func(c *container) bool { return c.pod == pod.UID }) {
@@ -383,19 +396,31 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 			return
 		}
 	}
-	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod), stops: stops(pod)}
+	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod), stops: stops(pod), volume: k.host.storage != nil && api.VolumeOf(pod) != ""}
 	k.containers = append(k.containers, c)
+	if c.volume {
+		k.bring(c)
+		return
+	}
+	k.run(c)
+}
+
+// run starts the process of a container.
+func (k *kubelet) run(c *container) {
 	c.change = k.do(steps.ClassWorkload, steps.Deed{Verb: "start", On: steps.Object{Kind: "Pod", Name: c.key.Name}}, containerStart, func(trouble) {
 		c.change, c.running = nil, true
 		k.host.StartWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
+		if c.volume {
+			k.write()
+		}
 		k.reportPods()
 	})
 }
 
-// reportPods reports that Pods run, but only if there is a disruption budget: nothing else reads
-// the report.
+// reportPods reports that Pods run, but only if there is a disruption budget, or a volume: nothing
+// else reads the report.
 func (k *kubelet) reportPods() {
-	if !k.alive || k.uid == "" || len(k.store.List(k.kinds.budget, "")) == 0 {
+	if !k.alive || k.uid == "" || k.host.storage == nil && len(k.store.List(k.kinds.budget, "")) == 0 {
 		return
 	}
 	k.do(steps.ClassKubelet, steps.Deed{Verb: "report", On: steps.Object{Kind: "Pod"}}, podNoticed, func(t trouble) {
@@ -431,11 +456,19 @@ func (k *kubelet) stopContainer(c *container, grace time.Duration) {
 		c.change = k.do(steps.ClassWorkload, steps.Deed{Verb: "stop", On: steps.Object{Kind: "Pod", Name: c.key.Name}}, left, func(trouble) {
 			k.host.StopWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 			k.forget(c)
+			if c.volume {
+				k.tellStopped(c)
+				k.unmount(func() { k.confirmDeletion(c) })
+				return
+			}
 			k.confirmDeletion(c)
 		})
 	case !c.running:
 		k.w.cancel(c.change)
 		k.forget(c)
+		if c.volume {
+			k.unmount(func() { k.confirmDeletion(c) })
+		}
 	}
 }
 

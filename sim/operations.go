@@ -27,7 +27,7 @@ var Capabilities = scenarios.Capabilities{
 		"killIronic":                                "the simulator has no Ironic",
 		"startIronic":                               "the simulator has no Ironic",
 		scenarios.FeatureVolumes:                    "the simulator's Pods have no volumes",
-		scenarios.FeatureOutOfService:               "nothing in the simulator acts on an out-of-service taint",
+		scenarios.FeatureOutOfService:               "nothing in the simulator acts on an out-of-service taint where the workload has no volume",
 		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",
 		scenarios.FeatureDeeds:                      "the simulator's plans name its steps",
 		scenarios.FeaturePrograms:                   "a program runs in real time, not in the simulator's",
@@ -298,6 +298,7 @@ func (h healer) HealHost(name string) error {
 		host.clock.gain(h.w.now, 0)
 		host.kubelet.revive()
 		host.IgnoreShutdown(false)
+		host.kubelet.drops = false
 	})
 }
 

@@ -91,7 +91,7 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	p := &process{
 		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1}, registration: c.Registration, scheme: b.sim.set.SchemeOf(c.Name),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
-		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, faces: b.faces, limiter: b.limiter(c.Name)},
+		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
 	}
 	p.cache = cache{p: p, names: b.names}
 	p.queue = queue{p: p, entries: make(map[ticket]*entry)}

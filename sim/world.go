@@ -111,6 +111,8 @@ func (a *actor) next(class steps.Class) int {
 func (a *actor) party(class steps.Class) string {
 	kind, name, _ := strings.Cut(a.place, "/")
 	switch {
+	case a.place == steps.PlaceStorage:
+		return history.ControllerEnd("attacher")
 	case kind+"/" == steps.PlaceProcess:
 		return history.ControllerEnd(name)
 	case a.place == steps.PlaceAgent, class == steps.ClassKubelet:

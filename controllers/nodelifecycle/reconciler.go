@@ -31,6 +31,8 @@ import (
 type Settings struct {
 	// NodeMonitorGracePeriod is how old a Node's Lease may grow.
 	NodeMonitorGracePeriod metav1.Duration `json:"nodeMonitorGracePeriod"`
+	// NoExecute sets the taints with that effect, too, by which Pods are evicted.
+	NoExecute bool `json:"noExecute,omitempty"`
 }
 
 // DefaultSettings returns the settings of kube-controller-manager.
@@ -103,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	ready := readyStatus(node)
-	if taints, changed := taintsFor(node.Spec.Taints, ready); changed {
+	if taints, changed := taintsFor(node.Spec.Taints, ready, r.Settings.NoExecute); changed {
 		if err := client.IgnoreNotFound(r.setTaints(ctx, node, taints)); err != nil {
 			return reconcile.Result{}, fmt.Errorf("set the taints of Node %s: %w", node.Name, err)
 		}
@@ -219,29 +221,35 @@ func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 // taintsFor returns the taints that a Node should have, and whether they differ from its present
 // ones: those of others, and one that keeps Pods from being bound to a Node that isn't Ready, or
 // is out of reach.
-func taintsFor(taints []corev1.Taint, ready corev1.ConditionStatus) (wanted []corev1.Taint, changed bool) {
-	want := ""
+func taintsFor(taints []corev1.Taint, ready corev1.ConditionStatus, evicting bool) (wanted []corev1.Taint, changed bool) {
+	key := ""
 	switch ready {
 	case corev1.ConditionFalse:
-		want = corev1.TaintNodeNotReady
+		key = corev1.TaintNodeNotReady
 	case corev1.ConditionUnknown:
-		want = corev1.TaintNodeUnreachable
+		key = corev1.TaintNodeUnreachable
 	}
-	has := want == ""
+	var missing []corev1.TaintEffect
+	if key != "" {
+		missing = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}[:1]
+		if evicting {
+			missing = missing[:2]
+		}
+	}
 	for _, t := range taints {
-		ours := t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
-		switch {
+		ours := (t.Effect == corev1.TaintEffectNoSchedule || evicting && t.Effect == corev1.TaintEffectNoExecute) && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
+		switch i := slices.Index(missing, t.Effect); {
 		case !ours:
 			wanted = append(wanted, t)
-		case t.Key == want:
+		case t.Key == key && i >= 0:
 			wanted = append(wanted, t)
-			has = true
+			missing = slices.Delete(missing, i, i+1)
 		default:
 			changed = true
 		}
 	}
-	if !has {
-		wanted = append(wanted, corev1.Taint{Key: want, Effect: corev1.TaintEffectNoSchedule})
+	for _, effect := range missing {
+		wanted = append(wanted, corev1.Taint{Key: key, Effect: effect})
 		changed = true
 	}
 	return wanted, changed

@@ -39,6 +39,12 @@ type State struct {
 	// Overdue: the host was let go of for longer than a Node may take to return,
 	// and it has not. Only with PoweredOffMark.
 	Overdue bool `json:"overdue"`
+	// Tainted: the Node is called out of service, OwnTaint: by this controller. Emptied: nothing
+	// is left on it that the taint releases. NodeReady: its kubelet reports. Only Taint asks.
+	Tainted   bool `json:"tainted"`
+	OwnTaint  bool `json:"ownTaint"`
+	Emptied   bool `json:"emptied"`
+	NodeReady bool `json:"nodeReady"`
 }
 
 // PoweredOn is the truth table's third column. Off counts only when it answers our request
@@ -70,7 +76,7 @@ const (
 
 // Actions is every action.
 var Actions = []Action{
-	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish,
+	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish, TaintNode, UntaintNode,
 }
 
 // row is a line of the truth table in the order of its columns: does the Node

@@ -35,6 +35,8 @@ type Settings struct {
 	// answer, and is not safe: such a status may be older than the request or than the host's next
 	// boot.
 	TrustPoweredOn bool `json:"trustPoweredOn,omitempty"`
+	// Release is the way in which the workload of a host that is off is released.
+	Release Release `json:"release"`
 	// NodeTimeout is how long KeepMark waits for the Node of a host that it let go
 	// of before it power-cycles the host again.
 	NodeTimeout metav1.Duration `json:"nodeTimeout"`
@@ -45,6 +47,7 @@ type Settings struct {
 // start.
 func DefaultSettings() Settings {
 	return Settings{
+		Release:      NodeDeletion,
 		AnswerWithin: metav1.Duration{Duration: 5 * time.Second},
 		NodeTimeout:  metav1.Duration{Duration: 10 * time.Minute},
 	}
@@ -95,6 +98,8 @@ type facts struct {
 	// whose is the owner of the node, and foreign a Node that turned out not to be the Machine's.
 	whose   api.Proof
 	foreign *corev1.Node
+	// emptied says that nothing is left on the node that the out-of-service taint releases.
+	emptied bool
 	// astray is the Machine that uses the host and names another one.
 	astray *clusterv1.Machine
 }
@@ -129,9 +134,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			s.AnswersRequest = s.RebootAnnotation && !s.StatusOn
 		}
 		s.Outdated = r.outdated(m, found)
+		if r.Settings.Release == OutOfServiceTaint && found.node != nil {
+			if found.emptied, err = empty(ctx, r.Live, found.node.Name); err != nil {
+				return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
+			}
+			s.tainted(found)
+		}
 		left := r.overdueIn(m, s)
 		s.Overdue = left < 0
 		if action = r.Decide(s); action == Nothing {
+			if s.Tainted && left <= 0 {
+				left = lookAgain // neither Pods nor volumes are watched
+			}
 			return reconcile.Result{RequeueAfter: max(0, left)}, nil
 		}
 	}
@@ -154,7 +168,7 @@ func (r *Reconciler) outdated(m *memory, f facts) bool {
 // overdueIn returns how long the Node of a host that was let go of may still take to return. It is
 // negative when the Node should be back, and 0 when none is expected.
 func (r *Reconciler) overdueIn(m *memory, s State) time.Duration {
-	if s.NodeExists || s.RebootAnnotation || !s.PoweredOffMark {
+	if s.NodeExists && (r.Settings.Release == NodeDeletion || s.NodeReady) || s.RebootAnnotation || !s.PoweredOffMark {
 		m.released = time.Time{}
 		return 0
 	}
@@ -258,6 +272,14 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 		return r.Client.Patch(ctx, f.host, api.RemoveAnnotations(f.host, holdKey.Annotation()))
 	case DeleteNode:
 		return r.deleteNode(ctx, m, f)
+	case TaintNode, UntaintNode:
+		if f.node == nil {
+			return errors.New("the host's Machine has no Node") // the table never asks for it
+		}
+		if action == TaintNode && r.outdated(m, f) {
+			return errors.New("the answer to its request became too old while its Node was read")
+		}
+		return r.setTaint(ctx, f.node, action == TaintNode)
 	case Nothing:
 		return nil
 	}

@@ -45,8 +45,10 @@ func (k *Keeper) pod() *corev1.Pod {
 			AutomountServiceAccountToken: &unprivileged,
 		},
 	}
-	if k.Settings.Stops != "" {
-		pod.Annotations = map[string]string{api.StopsAnnotation: k.Settings.Stops}
+	for key, value := range map[string]string{api.StopsAnnotation: k.Settings.Stops, api.VolumeAnnotation: k.Settings.Volume} { // order does not matter: each is set
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+		}
 	}
 	return pod
 }

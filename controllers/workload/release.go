@@ -31,7 +31,7 @@ type Releaser struct {
 
 // Reconcile deletes the Pod, or asks to look again when the quarantine is over.
 func (r *Releaser) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.NamespacedName != r.Settings.key() {
+	if request.NamespacedName != r.Settings.key() || r.Settings.Volume != "" {
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod

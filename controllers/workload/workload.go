@@ -34,6 +34,8 @@ type Settings struct {
 	Quarantine metav1.Duration `json:"quarantine,omitzero"`
 	// Stops is how long its processes take to stop, or never.
 	Stops string `json:"stops,omitempty"`
+	// Volume names the volume that they write to. Where there is one, others release the Pod.
+	Volume string `json:"volume,omitempty"`
 }
 
 // DefaultSettings returns the Pod default/exclusive.

@@ -32,7 +32,7 @@ func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) play.
 		for _, walk := range walks {
 			t.Run(walk.name, func(t *testing.T) {
 				t.Parallel()
-				walk.through(start(t, open(t), &driven, nil))
+				walk.through(start(t, open(t), &driven, func(*scenarios.Topology) {}))
 			})
 		}
 		if world.Lacks[scenarios.FeatureIronic] == "" {
@@ -40,7 +40,17 @@ func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) play.
 				t.Parallel()
 				driven.Store("killIronic", true) // or the machine has none
 				driven.Store("startIronic", true)
-				throughIronic(start(t, open(t), &driven, &scenarios.Ironic{SyncInterval: scenarios.Duration(5 * time.Second)}))
+				throughIronic(start(t, open(t), &driven, func(t *scenarios.Topology) {
+					t.Ironic = &scenarios.Ironic{SyncInterval: scenarios.Duration(5 * time.Second)}
+				}))
+			})
+		}
+		if world.Lacks[scenarios.FeatureVolume] == "" {
+			t.Run("storage", func(t *testing.T) {
+				t.Parallel()
+				storage(start(t, open(t), &driven, func(t *scenarios.Topology) {
+					t.Workload.Host, t.Workload.Volume = plain, &scenarios.Volume{Name: "data"}
+				}))
 			})
 		}
 	})

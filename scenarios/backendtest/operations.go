@@ -392,3 +392,34 @@ func throughIronic(w *walk) {
 	w.do(scenarios.Op{PowerLoss: onHost(plain)})
 	w.comes(event{kind: history.PowerOn, host: plain, actor: "ironic"})
 }
+
+// storage walks through what becomes of a volume: it is written to once it is mounted, and goes to
+// another host when its own is off and its Node is gone, unless the storage keeps it.
+func storage(w *walk) {
+	w.Helper()
+	const data = "data"
+	for _, kind := range [...]history.Kind{history.VolumeAttached, history.VolumeMounted} {
+		if !w.has(event{kind: kind, host: plain, object: data}) {
+			w.Errorf("the story began without a %s", kind)
+		}
+	}
+	w.next(event{kind: history.VolumeWritten, host: plain, object: data})
+	w.do(scenarios.Op{FenceStorage: onHost(plain)})
+	w.next(event{kind: history.VolumeFenced, host: plain, object: data})
+	w.do(scenarios.Op{UnfenceStorage: onHost(plain)})
+	w.next(event{kind: history.VolumeUnfenced, host: plain, object: data})
+	w.next(event{kind: history.VolumeWritten, host: plain, object: data})
+	w.do(scenarios.Op{DropVolume: onHost(plain)})
+	w.next(event{kind: history.VolumesInUse, host: plain})
+	w.never(event{kind: history.VolumeUnmounted, host: plain}, time.Second) // and everybody has learned it
+	detach := &scenarios.StorageOp{Does: scenarios.StorageDetach, Host: plain}
+	w.do(scenarios.Op{BreakStorage: detach})
+	w.do(scenarios.Op{PowerLoss: onHost(plain)})
+	w.do(scenarios.Op{Delete: &scenarios.ObjectOp{Object: "Pod/exclusive"}})
+	w.do(scenarios.Op{Delete: &scenarios.ObjectOp{Object: "Node/" + plain}})
+	w.comes(event{kind: history.DetachAsked, host: plain, value: data})
+	w.never(event{kind: history.VolumeDetached, host: plain, object: data}, 20*time.Second)
+	w.do(scenarios.Op{MendStorage: detach})
+	w.comes(event{kind: history.VolumeDetached, host: plain, object: data})
+	w.comes(event{kind: history.VolumeWritten, object: data})
+}

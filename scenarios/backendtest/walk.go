@@ -55,7 +55,7 @@ type walk struct {
 }
 
 // start brings the topology up.
-func start(t *testing.T, b play.Backend, driven *sync.Map, ironic *scenarios.Ironic) *walk {
+func start(t *testing.T, b play.Backend, driven *sync.Map, with func(*scenarios.Topology)) *walk {
 	t.Helper()
 	t.Cleanup(func() {
 		for range 2 {
@@ -65,9 +65,9 @@ func start(t *testing.T, b play.Backend, driven *sync.Map, ironic *scenarios.Iro
 		}
 	})
 	plan := compile(t)
-	plan.Spec.Topology.Ironic = ironic
+	with(&plan.Spec.Topology)
 	_, err := b.Start(context.Background(), plan)
-	if missing := new(play.Missing); ironic != nil && errors.As(err, &missing) {
+	if missing := new(play.Missing); plan.Spec.Topology.Ironic != nil && errors.As(err, &missing) {
 		t.Skip(err)
 	}
 	if err != nil {

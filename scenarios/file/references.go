@@ -89,6 +89,8 @@ func (v *validator) Controller(path, name string) {
 	case v.controllers == nil || slices.Contains(v.controllers, name):
 	case name == workloadController:
 		v.Bad(path, "the controller %s does not run: spec.topology has no workload", name)
+	case v.vocab.Controllers[name].ForVolumes && v.spec.Topology.Workload.Volume == nil:
+		v.Bad(path, "the controller %s does not run: the workload has no volume", name)
 	case exists && v.vocab.Controllers[name].EveryHost && slices.ContainsFunc(v.controllers, func(p string) bool { return v.onHost(p) && v.base(p) == name }):
 		v.Bad(path, "the controller %s runs on every host: name one of its processes, such as %s", name, scenarios.ProcessOn(name, v.hosts[0]))
 	case exists:

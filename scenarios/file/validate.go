@@ -119,6 +119,9 @@ func newValidator(doc *document, vocab Vocabulary, spec *scenarios.Spec) *valida
 			if name == workloadController && spec.Topology.Workload.Host == "" && !doc.broken("spec.topology.workload") {
 				continue // there is nothing for it to do, so it doesn't run
 			}
+			if vocab.Controllers[name].ForVolumes && spec.Topology.Workload.Volume == nil {
+				continue
+			}
 			if vocab.Controllers[name].StandIn && !slices.Contains(v.controllers, name) {
 				v.controllers = append(v.controllers, name)
 			}
@@ -223,6 +226,7 @@ func (v *validator) topology() {
 	v.distinct(machines, given("machineName", func(h *scenarios.Host) string { return h.MachineName }))
 	v.Host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
 	v.stops("spec.topology.workload.stops", v.spec.Topology.Workload.Stops)
+	v.volume("spec.topology.workload.volume", &v.spec.Topology)
 	scenarios.AtLeast(v, "spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)
 	v.ironicTimes("spec.topology.ironic", v.spec.Topology.Ironic)
 	v.bmc("spec.topology.bmc", v.spec.Topology.BMC)
@@ -231,6 +235,22 @@ func (v *validator) topology() {
 	}
 	scenarios.AtLeast(v, "spec.limits.step", v.spec.Limits.Step, 100*time.Millisecond)
 	scenarios.AtLeast(v, "spec.limits.settle", v.spec.Limits.Settle, 100*time.Millisecond)
+}
+
+// volume checks the workload's volume, if it has one.
+func (v *validator) volume(at string, t *scenarios.Topology) {
+	if t.Workload.Volume == nil {
+		return
+	}
+	if !dnsLabel.MatchString(t.Workload.Volume.Name) {
+		v.Bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(t.Workload.Volume.Name))
+	}
+	if t.Workload.Host == "" {
+		v.Bad(at, "there is no workload to write to it: give the workload a host")
+	}
+	if t.PodGC != 0 {
+		v.Bad("spec.topology.podGC", "where there is a volume, Pods are collected as Kubernetes does it, which podgc stands in for: leave this out")
+	}
 }
 
 // ironicTimes checks the times of an Ironic, if there is one.

@@ -69,6 +69,8 @@ type ControllerVocabulary struct {
 	Plays string
 	// StandIn says that the controller takes part without being listed.
 	StandIn bool
+	// ForVolumes says that it takes part only where the workload has a volume.
+	ForVolumes bool
 }
 
 // objectPattern matches the names of objects whose kinds satisfy has.

@@ -15,7 +15,7 @@ import (
 // Every returns all invariants in the order of reports: safety first.
 func Every() []invariant.Invariant {
 	return []invariant.Invariant{
-		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
+		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, oneWriter, releasedOnlyWhenOver, holdRespected, ownAnnotationsOnly, contentPreserved,
 		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
 		oneCyclePerRequest, OneFencingPerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,

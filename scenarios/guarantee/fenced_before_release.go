@@ -57,8 +57,10 @@ type releaseHost struct {
 	// wanted gone, returned when there was another, and bound the Node of each Pod, by UID: only
 	// Pods of the stand-ins say which that is.
 	waived, asked string
-	returned      history.Event
-	bound         map[string]string
+	// calledOff says that a user has called the Node out of service: its release is that user's.
+	calledOff bool
+	returned  history.Event
+	bound     map[string]string
 	// fenced is the boot that ran when fencing was decided, and named the one that the last
 	// NodeFence names, whose end is over, once it is.
 	fenced string
@@ -110,7 +112,9 @@ func (c *releases) judge(e *history.Event) {
 	case history.EvidenceLost:
 		h.processes = h.processes[:0] // repeated when it is regained
 	case history.NodeCreated:
-		h.node, h.returned = e.UID, *e
+		h.node, h.returned, h.calledOff = e.UID, *e, false
+	case history.NodeOutOfService, history.NodeInService:
+		h.calledOff = e.Kind == history.NodeOutOfService && invariant.ByUser(e)
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if h.fence.Observe(e, h.node, &c.roles) {
 			h.fenced = h.Boot
@@ -254,7 +258,7 @@ func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
 }
 
 func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
-	if invariant.ByUser(e) || c.clearsUp(h, e) {
+	if invariant.ByUser(e) || c.clearsUp(h, e) || h.calledOff && c.roles.Blameless(e) {
 		return
 	}
 	fencing := h.fence.Active() || c.roles.Tested(e.Actor)

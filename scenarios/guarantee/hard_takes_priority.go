@@ -116,9 +116,10 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 			}
 			c.done(&h.kept, c.release+h.calledOff, e)
 		}
-	case history.NodeDeleting:
+	case history.NodeDeleting, history.NodeOutOfService:
 		if e.UID == h.node { // what keeps it from then on is another's
-			if h.leaving = true; !h.Known() || !c.roles.Tested(e.Actor) {
+			h.leaving = h.leaving || e.Kind == history.NodeDeleting
+			if !h.Known() || !c.roles.Tested(e.Actor) {
 				h.kept = history.Event{}
 			}
 			c.done(&h.kept, c.release+h.calledOff, e)

@@ -85,6 +85,10 @@ func (c *returns) judge(e *history.Event) {
 		if h.fence.Node == e.UID {
 			h.fence.Node, h.deleted = "", *e
 		}
+	case history.NodeOutOfService:
+		if h.fence.Node == e.UID && invariant.CalledOff(e, &c.roles) {
+			h.fence.Node, h.deleted = "", *e
+		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.FenceRequested:

@@ -43,6 +43,8 @@ type nodeHost struct {
 	uid      string
 	ready    bool
 	cordoned bool
+	// calledOff says that a process under test has called the Node out of service.
+	calledOff bool
 	// labels of the Node, and theirs: of these, the ones that users have set since it was created.
 	labels, theirs string
 	disturbed      bool
@@ -129,6 +131,10 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeCordoned:
 		h.cordoned, h.since, h.cordon, h.owed = true, *e, *e, history.Event{}
 		h.wasCordoned = h.wasCordoned || c.roles.Blameless(e) // whoever cordons it, and is not under test, means it
+	case history.NodeOutOfService:
+		h.calledOff = !c.roles.Blameless(e)
+	case history.NodeInService:
+		h.calledOff = false
 	case history.NodeUncordoned:
 		h.cordoned = false
 		if c.roles.Blameless(e) { // whoever wants it schedulable
@@ -161,7 +167,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 }
 
 // nodeEvents come when a Node is as it was.
-var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
+var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels})
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
 // itself has to switch on a host that is off; agents make its Node anew nevertheless.
@@ -182,6 +188,8 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Dura
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:
 		what = "is still cordoned"
+	case s.calledOff:
+		what = "is still called out of service"
 	case s.owed.Kind != "":
 		what = "is not cordoned again, as " + s.owed.Actor + " had cordoned it at " + invariant.Seconds(s.owed.At)
 	case history.MissingLabels(s.labels, s.wanted) != "":

@@ -11,7 +11,7 @@ import (
 
 var unhealthyIsFenced = invariant.Invariant{
 	ID:       "unhealthy-is-fenced",
-	Claim:    "A Machine whose Node is not Ready, or missing, for too long is marked; a marked Machine has its host powered off and its Node deleted, unless the mark is withdrawn.",
+	Claim:    "A Machine whose Node is not Ready, or missing, for too long is marked; a marked Machine has its host powered off and its Node deleted, or called out of service, unless the mark is withdrawn.",
 	Seed:     "002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
@@ -128,6 +128,10 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.consumer = e.Value
 	case history.NodeDeleting:
 		if e.UID == h.marked && !invariant.ByUser(e) { // what keeps it is another's
+			h.marked = ""
+		}
+	case history.NodeOutOfService:
+		if e.UID == h.marked && invariant.CalledOff(e, &c.roles) {
 			h.marked = ""
 		}
 	case history.FenceRequested:

@@ -86,6 +86,22 @@ const (
 	HostResumed Kind = "host-resumed"
 	// WatchdogFired says that the watchdog reset the host.
 	WatchdogFired Kind = "watchdog-fired"
+	// VolumeAttached and VolumeDetached say that the storage has given a volume, the Object, to
+	// Host, and taken it away; Boot is the one that runs there, if any, and Actor whoever asked.
+	// They come from an observer on the storage's side, and so do the others of volumes.
+	VolumeAttached Kind = "volume-attached"
+	VolumeDetached Kind = "volume-detached"
+	// VolumeMounted and VolumeUnmounted bracket a mount for writing. The end of a boot ends its
+	// mounts without an event of their own.
+	VolumeMounted   Kind = "volume-mounted"
+	VolumeUnmounted Kind = "volume-unmounted"
+	// VolumeWritten is a write of the workload in Boot that reached the storage, and Value how many
+	// seconds of writing that is. Only the first is recorded after each change of who has access.
+	VolumeWritten Kind = "volume-written"
+	// VolumeFenced and VolumeUnfenced bracket a time in which the storage takes nothing from Host,
+	// whatever that has attached or mounted.
+	VolumeFenced   Kind = "volume-fenced"
+	VolumeUnfenced Kind = "volume-unfenced"
 	// LinkCut and LinkRestored bracket a cut of the network: of every link of Host but
 	// its BMC's when Object is api, or of those from From to To, which are ends of links.
 	LinkCut      Kind = "link-cut"
@@ -130,6 +146,16 @@ const (
 	// is false in a Node that is created unless a NodeCordoned follows.
 	NodeCordoned   Kind = "node-cordoned"
 	NodeUncordoned Kind = "node-uncordoned"
+	// NodeOutOfService and NodeInService are the coming and the going of the taint which says that
+	// the Node's host is off for sure. A Node that is deleted has lost it.
+	NodeOutOfService Kind = "node-out-of-service"
+	NodeInService    Kind = "node-in-service"
+	// VolumesInUse is a change of what the Node says that its kubelet has mounted, in Value, or
+	// empty. A Node that is created without has had no such event.
+	VolumesInUse Kind = "volumes-in-use"
+	// DetachAsked is a VolumeAttachment's being marked for deletion, or gone unmarked. Value is the
+	// volume.
+	DetachAsked Kind = "detach-asked"
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
 	// Pod that is gone from the API releases its workload. Value is the UID of the
 	// Node that it was bound to, of Pods that say so: those of the stand-ins.
@@ -269,6 +295,8 @@ const (
 var layers = map[Kind]Layer{
 	PowerOn: World, PowerOff: World, BootStarted: World, BootComplete: World, BootEnded: World,
 	WorkloadStarted: World, WorkloadStopped: World, HostPaused: World, HostResumed: World,
+	VolumeAttached: World, VolumeDetached: World, VolumeMounted: World, VolumeUnmounted: World, VolumeWritten: World, VolumeFenced: World, VolumeUnfenced: World,
+	NodeOutOfService: API, NodeInService: API, VolumesInUse: API, DetachAsked: API,
 	WatchdogFired: World, LinkCut: World, LinkRestored: World, LinkImpaired: World, EvidenceLost: World, EvidenceRegained: World,
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodTerminating: API, PodDeleted: API, AnnotationSet: API,
@@ -424,6 +452,17 @@ var phrases = map[Kind]string{
 	WorkloadStarted:      "{object} started on {host}",
 	WorkloadStopped:      "{object} stopped on {host}",
 	WatchdogFired:        "the watchdog of {host} fired",
+	VolumeAttached:       "{object} was attached to {host}",
+	VolumeDetached:       "{object} was detached from {host}",
+	VolumeMounted:        "{object} was mounted on {host}",
+	VolumeUnmounted:      "{object} was unmounted on {host}",
+	VolumeWritten:        "{host} wrote to {object}",
+	VolumeFenced:         "the storage cut {host} off",
+	VolumeUnfenced:       "the storage let {host} in again",
+	NodeOutOfService:     "the Node of {host} was tainted as out of service",
+	NodeInService:        "the Node of {host} was no longer out of service",
+	VolumesInUse:         "the Node of {host} said that it uses {value}",
+	DetachAsked:          "{value} was to be detached from {host}",
 	EvidenceLost:         "the observer of {host} fell silent",
 	NodeCreated:          "the Node of {host} was created",
 	NodeDeleted:          "the Node of {host} was deleted",

@@ -13,6 +13,12 @@ func (e *Event) Lacks() string {
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, HostReleased, MachineNode,
 		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase, DrainTimeout:
 		return first(e.Host, "host", e.Object, "object")
+	case VolumeAttached, VolumeDetached, VolumeFenced, VolumeUnfenced:
+		return first(e.Host, "host", e.Object, "object")
+	case VolumeMounted, VolumeUnmounted, VolumeWritten:
+		return first(e.Host, "host", e.Boot, "boot", e.Object, "object")
+	case DetachAsked:
+		return first(e.Host, "host", e.Object, "object", e.Value, "value")
 	case FenceRequested, FenceEnded:
 		return first(e.Host, "host", e.Object, "object", e.Value, "value")
 	case LinkCut, LinkRestored, LinkImpaired:
@@ -20,7 +26,7 @@ func (e *Event) Lacks() string {
 			return first(e.To, "to")
 		}
 		return first(e.Host, "host", e.Object, "object")
-	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:
+	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
 	case PodDeleted, PodTerminating: // one that was never bound has no host
 		return first(e.Object, "object", e.UID, "uid")

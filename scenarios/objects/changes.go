@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,6 +83,16 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 		e.Kind, e.Key, e.Value = history.Stamped, fencedStamp, is
 		emit(e)
 	}
+	if was := before != nil && api.OutOfService(before); was != api.OutOfService(after) {
+		if was {
+			send(history.NodeInService, "")
+		} else {
+			send(history.NodeOutOfService, "")
+		}
+	}
+	if is := inUse(after); is != inUse(before) {
+		send(history.VolumesInUse, is)
+	}
 	if was := before != nil && before.Spec.Unschedulable; was != after.Spec.Unschedulable {
 		if after.Spec.Unschedulable {
 			send(history.NodeCordoned, "")
@@ -89,6 +100,28 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 			send(history.NodeUncordoned, "")
 		}
 	}
+}
+
+// inUse lists the volumes of stories that a Node's kubelet says it has mounted.
+func inUse(n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	var volumes []string
+	for _, name := range n.Status.VolumesInUse {
+		if volume, ok := strings.CutPrefix(string(name), string(api.UniqueVolume(""))); ok {
+			volumes = append(volumes, volume)
+		}
+	}
+	return strings.Join(volumes, ",")
+}
+
+// attachment emits the request to detach a story's own volume. Other drivers are not there.
+func attachment(before, after *storagev1.VolumeAttachment, emit func(history.Event)) {
+	if before == nil || before.Spec.Attacher != api.Attacher || before.DeletionTimestamp != nil || after != nil && after.DeletionTimestamp == nil {
+		return
+	}
+	emit(history.Event{Kind: history.DetachAsked, Host: before.Spec.NodeName, Object: "VolumeAttachment/" + before.Name, UID: string(before.UID), Value: *before.Spec.Source.PersistentVolumeName})
 }
 
 // fencedStamp is the annotation that agents leave on a Node that they have cordoned.

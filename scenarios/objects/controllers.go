@@ -42,13 +42,26 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 		}
 		listed = append(listed, scenarios.Controller{Name: name, Settings: data})
 	}
-	add(nodeLifecycle, map[string]string{"nodeMonitorGracePeriod": GracePeriod(spec).String()})
+	volume := spec.Topology.Workload.Volume
+	lifecycle := map[string]any{"nodeMonitorGracePeriod": GracePeriod(spec).String()}
+	if volume != nil {
+		lifecycle["noExecute"] = true
+		for _, r := range set.All() {
+			if r.ForVolumes {
+				add(r.Name, map[string]any{})
+			}
+		}
+	}
+	add(nodeLifecycle, lifecycle)
 	if host := spec.Topology.Workload.Host; host != "" {
 		settings := map[string]string{
 			"name": WorkloadName, "namespace": Namespace, "preferredNode": spec.Topology.NodeOf(host), "quarantine": time.Duration(spec.Topology.PodGC).String(),
 		}
 		if stops := spec.Topology.Workload.Stops; stops != "" {
 			settings["stops"] = stops
+		}
+		if volume != nil { // who collects the Pod is podgc
+			settings["volume"] = volume.Name
 		}
 		add(workloadController, settings)
 	}

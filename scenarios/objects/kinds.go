@@ -55,7 +55,8 @@ var kinds = []Kind{
 	},
 	{
 		GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), Resource: "volumeattachments", Status: true,
-		Kind: scenarios.Kind{Changed: true, Made: true, Obstacle: true}, Dumped: true,
+		Kind:    scenarios.Kind{Changed: true, Made: true, Obstacle: true},
+		Changes: changes(attachment), Dumped: true,
 	},
 	{
 		GVK: api.GroupVersion.WithKind("BareMetalHost"),

@@ -7,6 +7,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/controllers/release"
 	"github.com/fencelab/fencelab/controllers/remediation"
 	"github.com/fencelab/fencelab/controllers/watchdog"
 	"github.com/fencelab/fencelab/scenarios"
@@ -16,6 +17,9 @@ import (
 // slack is enough for the reconciles of one remediation where nothing else keeps the
 // machine busy.
 const slack = 2 * time.Second
+
+// collected is how long it takes at most, in Kubernetes, until the Pods of a Node that is gone are.
+const collected = time.Minute
 
 // Timings returns the durations by which guarantees with a time in them are judged: those of the
 // topology's hosts, and the power controller's settings.
@@ -49,6 +53,9 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		if s, ok := c.Settings.(*poisonpill.Settings); ok {
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
 			timings.Release = time.Duration(spec.Topology.PodGC)
+			if v := spec.Topology.Workload.Volume; v != nil { // it goes when its Node is made anew
+				timings.Release = collected + min(s.RecreateAfter.Duration, release.MaxWaitForUnmount) + time.Duration(v.Attach+v.Detach)
+			}
 			timings.Silence, timings.Hearing = s.Silence(), s.Hearing(len(spec.Topology.Hosts)-1)
 			timings.Refused = true // it asks its peers after any error
 			if shortest > 0 {
@@ -58,7 +65,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		if s, ok := c.Settings.(*watchdog.Settings); ok {
 			timings.Silence, timings.Hearing = s.AnswerWithin.Duration, s.Interval.Duration+s.RequestTimeout.Duration
 		}
-		if s, ok := c.Settings.(*remediation.Settings); ok && s.KeepMarkUntilNodeReturns {
+		if s, ok := c.Settings.(*remediation.Settings); ok && (s.KeepMarkUntilNodeReturns || s.Release == remediation.OutOfServiceTaint) {
 			timings.Return = s.NodeTimeout.Duration
 		}
 		if s, ok := c.Settings.(*healthcheck.Settings); ok {

@@ -112,7 +112,7 @@ func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(histo
 		switch of, name, _ := strings.Cut(e.Object, "/"); {
 		case of == "Machine" && e.Host == "":
 			e.Host = n.host(scenarios.AfterMachine, name)
-		case of == "Node" || of == "NodeFence" || of == "Pod":
+		case of == "Node" || of == "NodeFence" || of == "Pod" || of == "VolumeAttachment":
 			e.Host = n.host(scenarios.AfterNode, e.Host)
 		}
 		emit(e)

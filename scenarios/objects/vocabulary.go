@@ -79,7 +79,7 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 	}
 	for _, r := range set.All() {
 		v := file.ControllerVocabulary{
-			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn(),
+			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn(), ForVolumes: r.ForVolumes,
 			CheckRule: func(rule scenarios.Rule) error {
 				return r.CheckOverlay([]controllers.Rule{{When: rule.When, Then: rule.Then}})
 			},

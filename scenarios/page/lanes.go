@@ -157,17 +157,52 @@ type host struct {
 	name                               string
 	power, workload, node, status, bmc bands
 	console                            bands
-	link, requests                     bands
+	link, requests, volume             bands
 	faults                             map[string]*bands
 	on, booting, paused                bool
 	boot                               string
 	copies                             []string
+	access                             access
 	exists, gone, ready, cordoned      bool
 	annotations                        []string
-	watchdog, api, commands            []Mark
+	watchdog, api, commands, writes    []Mark
 	cuts                               []string
 	views                              []cached
 	answered                           time.Duration // by its BMC, about its power
+}
+
+// access is how a host can use the volume.
+type access struct{ attached, mounted, fenced bool }
+
+// of takes note of an event of the storage, or of the end of a boot.
+func (a *access) of(e *history.Event) {
+	switch e.Kind {
+	case history.VolumeAttached, history.VolumeDetached:
+		a.attached = e.Kind == history.VolumeAttached
+	case history.VolumeMounted, history.VolumeUnmounted:
+		a.mounted = e.Kind == history.VolumeMounted
+	case history.VolumeFenced, history.VolumeUnfenced:
+		a.fenced = e.Kind == history.VolumeFenced
+	case history.PowerOff, history.BootEnded:
+		a.mounted = false
+	}
+}
+
+// band is the kind of a band of the volume's lane and its text, empty without any access.
+func (a *access) band() (kind, text string) {
+	switch {
+	case a.mounted && a.fenced:
+		return "off", "mounted, kept out"
+	case a.mounted && !a.attached:
+		return "gone", "mounted, detached"
+	case a.mounted:
+		return "workload", "mounted"
+	case a.fenced:
+		return "off", "kept out"
+	case a.attached:
+		return "booting", "attached"
+	}
+	return "", ""
 }
 
 // process collects the events of one controller.
@@ -398,6 +433,11 @@ func (h *host) world(e history.Event, mark Mark) {
 	default:
 		h.power.begin(e.At, "on", "runs, boot "+h.boot)
 	}
+	if h.access.of(&e); e.Kind == history.VolumeWritten {
+		h.writes = append(h.writes, mark)
+	}
+	kind, text := h.access.band()
+	h.volume.begin(e.At, kind, text)
 	if len(h.copies) == 0 {
 		h.workload.end(e.At)
 	} else {
@@ -536,6 +576,7 @@ func (d *drawer) groups() []Group {
 		g := Group{Name: h.name}
 		add(&g, "power", "What the host physically did.", &h.power, nil)
 		add(&g, "workload", "The copies of the exclusive workload that physically ran here.", &h.workload, nil)
+		add(&g, "volume", "How this host could use the workload's volume, and when it wrote to it.", &h.volume, h.writes)
 		add(&g, "watchdog", "When the watchdog fired.", nil, h.watchdog)
 		add(&g, "console", "The last line that the host wrote to its console.", &h.console, nil)
 		add(&g, "network", "What the host was cut off from.", &h.link, nil)

@@ -30,6 +30,7 @@ type Deed struct {
 //	process/NAME    a controller process: its caches, its queue and its reconciles
 //	host/NAME       a host with its kubelet
 //	bmc/NAME        a BMC with its rules
+//	storage         who has access to the volume
 //
 // A step that may touch either of two things has both, so the footprint is an upper bound: steps
 // that it calls independent are so, and others may be, too.
@@ -40,6 +41,7 @@ const (
 	PlaceProcess = "process/"
 	PlaceHost    = "host/"
 	PlaceBMC     = "bmc/"
+	PlaceStorage = "storage"
 	// An agent may answer an agent on another host, which then goes on.
 	PlaceAgent = "host"
 )
@@ -53,25 +55,38 @@ func (s Step) Footprint() Footprint {
 	case ClassAPI:
 		f.api(s)
 	case ClassLate:
-		if s.Object.Kind == "BMC" {
+		switch s.Object.Kind {
+		case "BMC":
 			f.bmc(s)
-		} else {
+		case "Volume":
+			f.volume()
+		default:
 			f.api(s)
 		}
+	case ClassStorage:
+		f.volume()
 	case ClassBMC:
 		f.bmc(s)
 	case ClassAnswer:
 		// The client of the request goes on. Rules may be about any host.
 		f.Writes = append(f.Writes, "host", "process")
+		if s.Object.Kind == "Volume" {
+			f.volume()
+		}
 	case ClassStart:
 		f.Reads = append(f.Reads, "api")
 	case ClassLease:
 		f.write(s.Object)
 	case ClassKubelet:
-		f.Reads = append(f.Reads, "api/Pod")
+		f.Reads = append(f.Reads, "api/Pod", "api/VolumeAttachment")
 		f.write(s.Object)
 		f.write(Object{"Lease", s.Object.Name})
 	case ClassWorkload:
+		if s.Object.Kind == "Volume" {
+			f.volume()
+			f.write(Object{Kind: "Pod"})
+			break
+		}
 		f.write(s.Object)
 	case ClassPower, ClassBoot, ClassWatchdog:
 		// BMCs watch the power of hosts; cables may be mixed up.
@@ -100,6 +115,9 @@ func (f *Footprint) bmc(s Step) {
 		f.Reads = append(f.Reads, "host")
 	}
 }
+
+// volume adds a change of who has access to the volume, upon which others write to it.
+func (f *Footprint) volume() { f.Writes = append(f.Writes, PlaceStorage, "host") }
 
 // write adds a write to the API server.
 func (f *Footprint) write(o Object) {

@@ -25,6 +25,7 @@ const (
 	ClassWork     Class = "work"     // a worker takes the next request of its queue
 	ClassTimer    Class = "timer"    // a delayed request becomes due
 	ClassBMC      Class = "bmc"      // a request reaches a BMC
+	ClassStorage  Class = "storage"  // a request reaches the storage
 	ClassAnswer   Class = "answer"   // a BMC's own timer fires
 	ClassPeer     Class = "peer"     // an agent's request reaches the one on another host
 	ClassTimeout  Class = "timeout"  // a client gives up on a BMC
@@ -152,6 +153,8 @@ func (s Step) faults() []scenarios.StepFault {
 			return commandFaults
 		}
 		return requestFaults
+	case ClassStorage:
+		return effectFaults
 	case ClassDeliver:
 		return deliverFaults
 	case ClassStart:
@@ -180,7 +183,7 @@ func (c Class) Lasts() bool {
 // Sends reports whether steps of the class are requests under way, which carry out an earlier
 // decision.
 func (c Class) Sends() bool {
-	return c == ClassAPI || c == ClassBMC || c == ClassLate || c == ClassPeer
+	return c == ClassAPI || c == ClassBMC || c == ClassStorage || c == ClassLate || c == ClassPeer
 }
 
 // Deed is the step as seen between its process and the rest of the world: the action, but not its

@@ -1,0 +1,126 @@
+package remediation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+// Release is the way in which the workload of a host that is off is released.
+type Release string
+
+// The ways. NodeDeletion is seed 002's. OutOfServiceTaint keeps the Node: Kubernetes then deletes
+// its Pods and detaches their volumes at once.
+const (
+	NodeDeletion      Release = "node-deletion"
+	OutOfServiceTaint Release = "out-of-service-taint"
+)
+
+// Releases are all of them.
+var Releases = []Release{NodeDeletion, OutOfServiceTaint}
+
+// UnmarshalText reads one.
+func (r *Release) UnmarshalText(text []byte) error {
+	if *r = Release(text); !slices.Contains(Releases, *r) {
+		return fmt.Errorf("read a way to release: there is no %q; choose one of %s", text, Releases)
+	}
+	return nil
+}
+
+// TaintNode and UntaintNode set and remove the out-of-service taint of the Node.
+const (
+	TaintNode   Action = "TaintNode"
+	UntaintNode Action = "UntaintNode"
+)
+
+// ownTaint is the value of a taint that this controller has set, and may remove.
+const ownTaint = "machine-remediation"
+
+// Taint decides like KeepMark, but has the Node called out of service where that deletes it. The
+// taint is there only while the host is held off: it is set once the host is off, and removed
+// before the host is let go, for a Node that is Ready and tainted loses the volumes that it uses.
+// The host stays off until the Node is empty, so that Kubernetes has released everything by then.
+func Taint(s State) Action {
+	heldOff := s.NeedsRemediation && s.NodeExists && s.row() == (row{x, x, o, x})
+	switch {
+	case heldOff && !s.PoweredOffMark && !s.Tainted && s.Outdated:
+		return AskAgain
+	case heldOff && !s.PoweredOffMark && !s.Tainted:
+		return TaintNode
+	case heldOff && !s.PoweredOffMark && !s.Emptied:
+		return Nothing
+	case heldOff && !s.PoweredOffMark:
+		return AddPoweredOffMark
+	case s.NodeExists && s.OwnTaint:
+		return UntaintNode
+	case heldOff:
+		return RemoveReboot
+	case s.PoweredOffMark && s.NodeExists && !s.NodeReady && s.row() == (row{x, x, x, o}):
+		if s.Overdue {
+			return AddReboot
+		}
+		return Nothing // it boots
+	}
+	return KeepMark(s)
+}
+
+// tainted completes a State with the facts that Taint goes by.
+func (s *State) tainted(f facts) {
+	s.NodeReady, s.Emptied = f.node != nil && api.Ready(f.node), f.emptied
+	if f.node == nil {
+		return
+	}
+	for i := range f.node.Spec.Taints {
+		if t := &f.node.Spec.Taints[i]; t.Key == api.OutOfServiceTaint {
+			s.Tainted = true
+			s.OwnTaint = s.OwnTaint || t.Value == ownTaint
+		}
+	}
+}
+
+// empty reports whether nothing is left on a Node that the taint releases: a Pod that doesn't
+// tolerate it, or a volume that is attached.
+func empty(ctx context.Context, live client.Reader, node string) (bool, error) {
+	var pods corev1.PodList
+	if err := live.List(ctx, &pods); err != nil {
+		return false, fmt.Errorf("list the Pods of Node %s: %w", node, err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Spec.NodeName == node && !slices.ContainsFunc(pod.Spec.Tolerations, stays) {
+			return false, nil
+		}
+	}
+	var attachments storagev1.VolumeAttachmentList
+	if err := live.List(ctx, &attachments); err != nil {
+		return false, fmt.Errorf("list the volumes of Node %s: %w", node, err)
+	}
+	return !slices.ContainsFunc(attachments.Items, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName == node }), nil
+}
+
+// stays reports whether a toleration keeps its Pod on a Node that is out of service.
+func stays(t corev1.Toleration) bool {
+	return t.TolerationSeconds == nil && (t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute) &&
+		(t.Key == api.OutOfServiceTaint || t.Key == "" && t.Operator == corev1.TolerationOpExists)
+}
+
+// setTaint adds this controller's taint to the Node that was read, or removes it.
+func (r *Reconciler) setTaint(ctx context.Context, node *corev1.Node, set bool) error {
+	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Key == api.OutOfServiceTaint && t.Value == ownTaint
+	})
+	if set {
+		taints = append(taints, corev1.Taint{Key: api.OutOfServiceTaint, Value: ownTaint, Effect: corev1.TaintEffectNoExecute})
+	}
+	data, err := json.Marshal(taints)
+	if err != nil {
+		return fmt.Errorf("write the taints of Node %s: %w", node.Name, err)
+	}
+	return r.Client.Patch(ctx, node.DeepCopy(), api.SetSpec(node, `"taints":`+string(data)))
+}

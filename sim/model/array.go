@@ -1,0 +1,134 @@
+package model
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Array is the storage that has a volume, and the only source of events about who has access to it.
+//
+// It doesn't look at who uses the volume: a host that has mounted it goes on writing when it is
+// detached, as with an exported file system, or a disk that all hosts of a rack see. Only a fence
+// keeps a host from writing. Storage that takes a detached volume away by force loses the writes
+// instead, which is the same harm to whoever wrote.
+type Array struct {
+	volume string
+	now    func() time.Duration
+	emit   func(history.Event)
+	ports  []*port
+}
+
+// port is the access of one host.
+type port struct {
+	host             *Host
+	attached, fenced bool
+	// mounted is the boot that has mounted the volume; since is when that wrote first.
+	mounted string
+	since   time.Duration
+}
+
+// NewArray returns storage with a volume that no host has.
+func NewArray(volume string, now func() time.Duration, emit func(history.Event)) *Array {
+	return &Array{volume: volume, now: now, emit: emit}
+}
+
+// Volume is the volume's name.
+func (a *Array) Volume() string { return a.volume }
+
+// Connect makes a host known.
+func (a *Array) Connect(h *Host) { a.ports = append(a.ports, &port{host: h}) }
+
+// Identify writes who has access, without times.
+func (a *Array) Identify(to io.Writer) {
+	for _, p := range a.ports {
+		fmt.Fprintf(to, "port %s %t %t %s %t\n", p.host.name, p.attached, p.fenced, p.mounted, p.since > 0)
+	}
+}
+
+func (a *Array) port(host string) *port {
+	return a.ports[slices.IndexFunc(a.ports, func(p *port) bool { return p.host.name == host })]
+}
+
+func (a *Array) tell(p *port, kind history.Kind, e history.Event) {
+	e.Kind, e.Host, e.Boot, e.Object = kind, p.host.name, p.host.boot, a.volume
+	a.emit(e)
+}
+
+// Attach gives the volume to a host, Detach takes it away, whether or not it is mounted there.
+func (a *Array) Attach(host, by string) { a.give(a.port(host), true, by) }
+func (a *Array) Detach(host, by string) { a.give(a.port(host), false, by) }
+
+func (a *Array) give(p *port, attached bool, by string) {
+	if p.attached == attached {
+		return
+	}
+	p.attached = attached
+	kind := history.VolumeDetached
+	if attached {
+		kind = history.VolumeAttached
+	}
+	a.tell(p, kind, history.Event{Actor: by})
+}
+
+// Fence takes nothing more from a host, Unfence does again.
+func (a *Array) Fence(host, by string)   { a.shut(a.port(host), true, by) }
+func (a *Array) Unfence(host, by string) { a.shut(a.port(host), false, by) }
+
+func (a *Array) shut(p *port, fenced bool, by string) {
+	if p.fenced == fenced {
+		return
+	}
+	p.fenced = fenced
+	kind := history.VolumeUnfenced
+	if fenced {
+		kind = history.VolumeFenced
+	}
+	a.tell(p, kind, history.Event{Actor: by})
+}
+
+// Mount mounts the volume in the boot that runs. It fails unless the host has it and is let in.
+func (a *Array) Mount(host string) error {
+	p := a.port(host)
+	switch {
+	case !p.attached:
+		return fmt.Errorf("mount %s on %s: it is not attached there", a.volume, host)
+	case p.fenced:
+		return fmt.Errorf("mount %s on %s: the storage keeps that host out", a.volume, host)
+	case p.mounted == "":
+		p.mounted, p.since = p.host.boot, 0
+		a.tell(p, history.VolumeMounted, history.Event{})
+	}
+	return nil
+}
+
+// Mounted reports whether the boot that runs on a host has mounted the volume.
+func (a *Array) Mounted(host string) bool { return a.port(host).mounted != "" }
+
+// Unmount ends the mount.
+func (a *Array) Unmount(host string) {
+	if p := a.port(host); p.mounted != "" {
+		p.mounted = ""
+		a.tell(p, history.VolumeUnmounted, history.Event{})
+	}
+}
+
+// Ended notes that the boot of a host is over, and with it its mount.
+func (a *Array) Ended(host string) { a.port(host).mounted = "" }
+
+// Write is a write of what runs on a host. It fails unless the volume is mounted there and the
+// storage lets it in.
+func (a *Array) Write(host string) {
+	p := a.port(host)
+	if p.mounted == "" || p.fenced {
+		return
+	}
+	if p.since == 0 {
+		p.since = a.now()
+	}
+	a.tell(p, history.VolumeWritten, history.Event{Value: strconv.Itoa(int((a.now() - p.since) / time.Second))})
+}
