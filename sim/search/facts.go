@@ -57,7 +57,7 @@ type fact struct {
 // The ranks of facts: the first explain most.
 const (
 	wentWrong = iota
-	someOf // it went wrong in one of several ways
+	someOf    // it went wrong in one of several ways
 	notKnown
 	inOrder
 	came
