@@ -30,7 +30,7 @@ func Module(hasty bool) controllers.Module {
 	made := func(d controllers.Deps, searches bool) reconcile.Reconciler {
 		s := *settings().(*reboot.Settings)
 		return &reboot.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: s, Decide: reboot.Decide,
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Settings: s, Decide: reboot.Decide,
 			Power: &power{http: &http.Client{Transport: d.BMC(s.BMCTimeout.Duration)}, hasty: hasty, searches: searches},
 		}
 	}
