@@ -22,6 +22,8 @@ type uplink struct {
 	store *kube.Store
 	api   *apiServer
 	bmcs  map[string]*fakebmc.BMC
+	// via is the protocol by which it commands BMCs.
+	via string
 	// limiter bounds how often it asks the API server.
 	limiter limiter
 }

@@ -69,6 +69,7 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 // timeout.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
+	request.Via = p.uplink.via
 	c := &call{
 		class: steps.ClassBMC, deed: steps.Deed{Verb: "read", On: steps.Object{Kind: "BMC", Name: host}}, lost: func() error { return fakebmc.ErrUnreachable },
 		patience: pw.patience,
@@ -96,7 +97,7 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			}
 			*answer = a
 			err := a.Err()
-			if err != nil {
+			if err != nil && request.Via != fakebmc.ViaIPMI { // whose completion codes are no such status
 				err = reboot.StatusError(a.Status, err)
 			}
 			done(err)
