@@ -97,7 +97,7 @@ func describe(w io.Writer, file string, s *scenarios.System) {
 	}
 }
 
-// missingOf are the files of a system that are not here, from where the user is.
+// missingOf returns the files of a system that don't exist, relative to the working directory.
 func missingOf(s *scenarios.System) (missing []string) {
 	here, err := os.Getwd()
 	for _, file := range s.Files() {

@@ -50,7 +50,7 @@ type BMC struct {
 	rules atomic.Pointer[[]*rule] // replaced as a whole; never nil
 	mem   memory
 
-	telling sync.Mutex       // held while the guest is told how it behaves, before mu
+	telling sync.Mutex       // held while the guest is given its behaviour, before mu
 	mu      sync.Mutex       // guards what follows, and writers of life and rules
 	pending map[uint64]*call // requests that wait for the clock, by Seq
 	chores  []*chore         // what the BMC will do by itself, in the order in which it was planned
@@ -455,7 +455,7 @@ func (b *BMC) spread(effects Effects, t ResetType) {
 	}
 }
 
-// reported bends the actual state into what the client is told.
+// reported bends the actual state into what the client reads.
 func (b *BMC) reported(now time.Duration, actual PowerState, effects Effects) PowerState {
 	if e := effects.First(func(e *Effect) bool { return e.Report != "" }); e != nil {
 		return told(e.Report)

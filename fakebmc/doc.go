@@ -5,7 +5,7 @@
 //
 //	actual    what the System (a libvirt domain, a simulated or an in-memory host) is
 //	internal  what the BMC remembers: requests under way, edges it has seen
-//	reported  what a client is told: the actual state, bent by Rules
+//	reported  what a client reads: the actual state, bent by Rules
 //
 // The BMC lives apart from its host: it restarts and forgets, and both lose their
 // AC power together. Presets name what real BMCs were seen to do.

@@ -81,7 +81,7 @@ type Effect struct {
 	// knows its address finds it there.
 	Unlisted bool `json:"unlisted,omitempty"`
 
-	// Stage tells when it happens: before the request is executed (the default),
+	// Stage says when it happens: before the request is executed (the default),
 	// or after, when the client can't know that it was.
 	Stage Stage `json:"stage,omitempty"`
 }
@@ -209,7 +209,7 @@ func (c concern) meets(k kind, r Request, t Traits) bool {
 type hold func(*Effect) (long Duration, what held)
 
 // held is what an effect holds up: nothing; the request that it bends, from then on; or one that it
-// holds back: OnRequest tells of that only when it is over, or when its client may still wait for
+// holds back: OnRequest reports that only when it is over, or when its client may still wait for
 // it.
 type held int
 
@@ -276,7 +276,7 @@ var effects = []struct {
 	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{reset | managerReset | media, func(r Request, _ Traits) bool { return r.via() != ViaIPMI }}},
 }
 
-// confined tells whether an effect that is set means something for some of these kinds
+// confined reports whether an effect that is set means something for some of these kinds
 // of requests only.
 func (e *Effect) confined(to kind) bool {
 	for _, k := range effects {
@@ -287,10 +287,10 @@ func (e *Effect) confined(to kind) bool {
 	return false
 }
 
-// refuses tells whether Refuse is the effect, and not the answer of the one beside it.
+// refuses reports whether Refuse is the effect, and not the answer of the one beside it.
 func (e *Effect) refuses() bool { return e.Refuse != nil && !e.admits() }
 
-// admits tells whether the effect decides which requests pass, and answers the others.
+// admits reports whether the effect decides which requests pass, and answers the others.
 func (e *Effect) admits() bool { return e.Cap != 0 || e.Expire || e.Auth != "" || e.Etag != "" }
 
 // Instead is what the effect answers with where the standard has another answer.
@@ -323,7 +323,7 @@ func effectKeys() string {
 // IsZero reports whether nothing is set.
 func (e Effect) IsZero() bool { return len(e.keys()) == 0 && e.Stage == "" }
 
-// standing tells whether the effect is a condition that lasts, not something
+// standing reports whether the effect is a condition that lasts, not something
 // that happens to a request.
 func (e *Effect) standing() bool {
 	return e.Loss != nil || e.Guest != nil || e.Unasked != nil || e.Unlisted

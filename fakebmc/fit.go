@@ -76,7 +76,7 @@ func (r Rule) Doubts() []string {
 	return []string{fmt.Sprintf("report %q is no power state of Redfish's: those are %v", report, powerStates)}
 }
 
-// Holds is how long a request on which the rule fires is held up once that is told, beyond its
+// Holds is how long a request on which the rule fires is held up once that is reported, beyond its
 // being made again; ok is false if the rule holds up none.
 func (r Rule) Holds() (longest time.Duration, ok bool) {
 	bent, some := r.longest(holdsBent)
@@ -85,8 +85,8 @@ func (r Rule) Holds() (longest time.Duration, ok bool) {
 }
 
 // HoldsBack reports whether the rule holds requests back, and for how long: one that hangs is held
-// back until its client gives up, and OnRequest tells of one that is delayed only when that is
-// over. What other rules do to a request is told when it is done.
+// back until its client gives up, and OnRequest reports one that is delayed only when that is
+// over. What other rules do to a request is reported when it is done.
 func (r Rule) HoldsBack() (longest time.Duration, ok bool) { return r.longest(holdsBack) }
 
 // longest is for how long the rule holds something up at most; ok is false if it doesn't.

@@ -51,7 +51,7 @@ func (a *arrival) phase() PowerState {
 	return a.actual
 }
 
-// kind tells what the BMC does for a request. As a set it says which requests an
+// kind says what the BMC does for a request. As a set it says which requests an
 // effect concerns.
 type kind uint8
 
@@ -194,7 +194,7 @@ func (s *Selector) inWindow(now time.Duration) bool {
 	return now >= time.Duration(s.From) && (s.Until == 0 || now < time.Duration(s.Until))
 }
 
-// everything tells that nothing selects some requests.
+// everything reports whether nothing narrows the selection of requests.
 func (s *Selector) everything() bool {
 	return len(s.Phase) == 0 && s.Within == 0 && s.Restarted == 0 && s.everyRequest()
 }
@@ -203,12 +203,12 @@ func (s *Selector) everyRequest() bool {
 	return s.Client == "" && s.Via == "" && s.Method == "" && s.Path == "" && s.Header == "" && s.Body == nil && len(s.Reset) == 0 && s.Skip == 0 && s.Count == 0
 }
 
-// cutsOff tells whether the rule stops connections and not only some requests.
+// cutsOff reports whether the rule stops connections and not only some requests.
 func (r *Rule) cutsOff() bool {
 	return r.Effect.Unreachable && r.Effect.Stage != Executed && r.When.Within == 0 && r.When.Restarted == 0 && r.When.everyRequest()
 }
 
-// spontaneous tells whether the rule takes place by itself when it comes into force.
+// spontaneous reports whether the rule takes place by itself when it comes into force.
 func (r *Rule) spontaneous() bool {
 	return r.Effect.standing() && !r.Effect.Unlisted || r.Effect.Restart != nil && r.When.everything()
 }

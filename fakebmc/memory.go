@@ -117,7 +117,7 @@ func (m *memory) replace(u *underway) *underway {
 	return old
 }
 
-// transits tells whether a reset of this type waits for its execution already.
+// transits reports whether a reset of this type waits for its execution already.
 func (m *memory) transits(t ResetType) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

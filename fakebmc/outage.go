@@ -424,7 +424,7 @@ func (b *BMC) finish(r *rule) {
 	switch {
 	case !begun:
 	case r.Effect.Guest != nil:
-		_ = b.setGuest() // a guest that is gone needs no telling
+		_ = b.setGuest() // a guest that is gone needs none
 	case r.Effect.Loss != nil:
 		b.powerBack(r)
 	}

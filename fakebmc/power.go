@@ -56,7 +56,7 @@ var (
 // Known reports whether t is a type that every System executes.
 func (t ResetType) Known() bool { return slices.Contains(resetTypes, t) }
 
-// leadsTo tells whether a state is where a reset of this type ends.
+// leadsTo reports whether a state is where a reset of this type ends.
 func (t ResetType) leadsTo(s PowerState) bool {
 	switch t {
 	case ResetForceOff, ResetGracefulShutdown:
@@ -82,7 +82,7 @@ type System interface {
 	Reset(ResetType) error
 }
 
-// Watcher is a System that tells each edge of its power state when it happens.
+// Watcher is a System that reports each edge of its power state when it happens.
 // Without it a lag rule samples the state instead, and is as coarse as its samples,
 // and there are no power events.
 type Watcher interface {
@@ -151,7 +151,7 @@ type Boot struct {
 	Device  string // of BootDevice: its UEFI device path
 }
 
-// Booter is a System that can be told where to boot from.
+// Booter is a System with a setting for where it boots from.
 type Booter interface {
 	// Bootable returns the targets and modes to which Boot can be set; only they are
 	// advertised.
@@ -182,7 +182,7 @@ type MediaBay interface {
 	EjectMedia() error
 }
 
-// GuestSystem is a System whose guest can be told to misbehave.
+// GuestSystem is a System whose guest can be made to misbehave.
 type GuestSystem interface {
 	SetGuest(Guest) error
 }

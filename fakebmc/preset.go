@@ -18,7 +18,7 @@ type Preset struct {
 	Name    string `json:"name"`
 	Row     int    `json:"row"`    // of the catalogue, 1 to 54
 	Vendor  string `json:"vendor"` // whose BMCs, or clients, do it
-	Source  string `json:"source"` // issues, commits and bugs that tell of it
+	Source  string `json:"source"` // issues, commits and bugs that describe it
 	Summary string `json:"summary"`
 	// Threatens are the properties of fencing that it puts at risk: SAFE, ORDER,
 	// HOLD, FRESH, LIVE, RIGHT or ONCE.
@@ -61,7 +61,7 @@ func presetNamed(name string) (Preset, bool) {
 	return all[i], true
 }
 
-// nearestPresets tells which presets share the most words with a name that isn't one.
+// nearestPresets returns the presets that share the most words with a name that isn't one.
 func nearestPresets(name string) string {
 	words := strings.Split(name, "-")
 	most := 0

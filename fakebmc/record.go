@@ -63,7 +63,7 @@ const (
 const (
 	ClientBMC      = "bmc"      // a transition, an automatic or a duplicate reset
 	ClientWatchdog = "watchdog" // the host watchdog timer has expired
-	ClientEvents   = "events"   // an event is told to who has subscribed
+	ClientEvents   = "events"   // an event is sent to a subscriber
 	ClientRestore  = "restore"  // a power restore policy
 )
 

@@ -2,10 +2,10 @@ package fakebmc
 
 import "time"
 
-// State is what is, beside what the BMC remembers and would tell of it.
+// State is what is, beside what the BMC remembers and would answer about it.
 type State struct {
-	Actual PowerState `json:"actual"` // of the machine; empty when the System can't tell
-	// Reported is what a read would be told that no rule's client, path or header
+	Actual PowerState `json:"actual"` // of the machine; empty when the System can't say
+	// Reported is what a read would get that no rule's client, path or header
 	// selects; empty for null, and while the BMC is not up.
 	Reported PowerState `json:"reported"`
 	Boots    *int       `json:"boots"` // since any fixed time; null when the System doesn't count them
@@ -40,7 +40,7 @@ type BootCounter interface {
 	Boots() int
 }
 
-// State tells the truth beside what clients are told. To look changes nothing: no rule
+// State returns the truth beside what clients read. To look changes nothing: no rule
 // counts it, and what the BMC believes stays as it is.
 func (b *BMC) State() State {
 	now := b.clk.Now()

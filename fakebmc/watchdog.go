@@ -130,7 +130,7 @@ func (b *BMC) stopTimer() {
 }
 
 func (b *BMC) expire(round int) {
-	isOff := b.actual() == Off // which nobody has told us of
+	isOff := b.actual() == Off // of which no event came
 	b.mem.mu.Lock()
 	w := &b.mem.timer
 	mine := w.Running && w.round == round

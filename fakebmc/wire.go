@@ -48,7 +48,7 @@ func (c caller) answer(a Answer, e Effects) {
 	c.reply(a)
 }
 
-// wired tells the traits of a request over a Wire from those of a direct call.
+// wired reports whether the traits belong to a request over a Wire, not to a direct call.
 func (t Traits) wired() bool { return t.Header != nil }
 
 func (c caller) traits() Traits {

@@ -9,7 +9,8 @@ import (
 const (
 	// freeGuesses is how many wrong passwords in a row cost nothing: a person mistypes.
 	freeGuesses = 5
-	// firstWait is the wait after the next one; it doubles with each further one, to longestWait.
+	// firstWait is the wait after the first password beyond freeGuesses; each further one doubles
+	// it, up to longestWait.
 	firstWait   = time.Second
 	longestWait = 10 * time.Second
 	// guessMemory is for how long a wrong password counts.

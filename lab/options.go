@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/lab/child"
 	"github.com/fencelab/fencelab/lab/cluster"
 	"github.com/fencelab/fencelab/lab/cluster/kind"
@@ -218,13 +217,14 @@ var Capabilities = scenarios.Capabilities{
 		"dropVolume":                         noStorage,
 		"fenceStorage":                       noStorage,
 		"unfenceStorage":                     noStorage,
-		scenarios.FeatureDeviations:          "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
-		scenarios.FeatureControllerLinks:     "the lab's network is that of the hosts",
-		scenarios.FeatureLateRequests:        "in the lab, nothing is in flight to a server at that moment",
-		scenarios.FeaturePausedWatchdog:      "the watchdog of a virtual machine stops with it",
-		scenarios.FeatureControllerClocks:    "controllers have the clock of the machine that the lab is on",
-		scenarios.FeatureClockRates:          "a virtual machine's clock runs at the rate of the machine that it is on",
-		scenarios.Feature(fakebmc.NeedsIPMI): "the lab's controllers speak Redfish, not IPMI",
+		scenarios.FeatureDeviations:       "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
+		scenarios.FeatureControllerLinks:  "the lab's network is that of the hosts",
+		scenarios.FeatureLateRequests:     "in the lab, nothing is in flight to a server at that moment",
+		scenarios.FeaturePausedWatchdog:   "the watchdog of a virtual machine stops with it",
+		scenarios.FeatureControllerClocks: "controllers have the clock of the machine that the lab is on",
+		scenarios.FeatureClockRates:       "a virtual machine's clock runs at the rate of the machine that it is on",
+		scenarios.FeatureIPMI:             "the lab's controllers speak Redfish, not IPMI",
+		scenarios.FeatureIPMIClient:       "the lab's controllers speak Redfish, not IPMI",
 	},
 }
 

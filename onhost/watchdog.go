@@ -9,11 +9,11 @@ import (
 
 // device is a watchdog device of Linux.
 type device interface {
-	// feed lets it wait for its whole time again.
+	// feed has it wait for its timeout from now on.
 	feed() error
-	// timeout is that time.
+	// timeout is how long it waits before it resets the host.
 	timeout() time.Duration
-	// disarm ends its waiting, and leave leaves it to wait.
+	// disarm ends the wait; leave closes the device and has it wait on.
 	disarm() error
 	leave() error
 }

@@ -89,6 +89,9 @@ func Uses(spec *Spec, needs Needs) []Use {
 		}
 	}
 	for i, c := range spec.Controllers {
+		if c.Via == ViaIPMI {
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].via", i), what: "IPMI as the protocol of the controller " + c.Name, Feature: FeatureIPMI})
+		}
 		if c.Program != nil {
 			what := fmt.Sprintf("the program of the controller %s", c.Name)
 			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].program", i), what: what, Feature: FeaturePrograms})
@@ -123,7 +126,9 @@ func Uses(spec *Spec, needs Needs) []Use {
 		}
 		if s.Do.AddFault != nil && needs.Fault != nil {
 			for _, need := range needs.Fault(s.Do.AddFault.Rule) {
-				all = append(all, Use{Path: path + ".rule", what: what, part: need.What, Feature: need.Needs})
+				if need.Needs != FeatureIPMIClient || !spec.SpeaksIPMI() {
+					all = append(all, Use{Path: path + ".rule", what: what, part: need.What, Feature: need.Needs})
+				}
 			}
 		}
 	}
@@ -132,7 +137,7 @@ func Uses(spec *Spec, needs Needs) []Use {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {

@@ -24,6 +24,10 @@ const (
 	FeatureLateRequests Feature = "lateBy"
 	// FeatureIronic is an Ironic that owns the BMCs.
 	FeatureIronic Feature = "ironic"
+	// FeatureIPMI is a controller that commands BMCs by IPMI, and FeatureIPMIClient is one for a
+	// fault that bends only IPMI.
+	FeatureIPMI       Feature = "via"
+	FeatureIPMIClient Feature = "ipmi"
 	// FeatureStops are Pods that take their time to stop.
 	FeatureStops Feature = "stops"
 	// FeatureBMC is somebody else's program in the place of the BMCs.

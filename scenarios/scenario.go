@@ -116,9 +116,14 @@ func (s *Spec) HasPrograms() bool {
 	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Program != nil })
 }
 
+// SpeaksIPMI reports whether a controller commands BMCs by IPMI.
+func (s *Spec) SpeaksIPMI() bool {
+	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Via == ViaIPMI })
+}
+
 // ProgramOf is the program of a controller, nil if it is one of fencelab's or of a module.
 func (s *Spec) ProgramOf(controller string) *Program {
-	if c := s.controller(controller); c != nil {
+	if c := s.Controller(controller); c != nil {
 		return c.Program
 	}
 	return nil
@@ -126,14 +131,14 @@ func (s *Spec) ProgramOf(controller string) *Program {
 
 // PodsOf are the Pods that a controller is, nil if it is none.
 func (s *Spec) PodsOf(controller string) *Pods {
-	if c := s.controller(controller); c != nil {
+	if c := s.Controller(controller); c != nil {
 		return c.Pods
 	}
 	return nil
 }
 
-// controller is the one of a name, nil for what a world has in the place of Kubernetes' own.
-func (s *Spec) controller(name string) *Controller {
+// Controller is the one of a name, nil for what a world has in the place of Kubernetes' own.
+func (s *Spec) Controller(name string) *Controller {
 	for i := range s.Controllers {
 		if s.Controllers[i].Name == name {
 			return &s.Controllers[i]
@@ -348,6 +353,9 @@ type Controller struct {
 	// rateLimit limits how often each process of the controller sends requests to the API
 	// server, as real clients limit themselves. Default: no limit.
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	// via is the protocol by which a controller that plays power commands BMCs: redfish or ipmi.
+	// Default: redfish.
+	Via string `json:"via,omitempty"`
 	// overlay makes the controller wrong on purpose: the first rule whose facts all match
 	// decides in its place.
 	Overlay []Rule `json:"overlay,omitempty"`
@@ -363,6 +371,12 @@ type Controller struct {
 	// pods run as this controller on every host, as those of a DaemonSet.
 	Pods *Pods `json:"pods,omitempty"`
 }
+
+// The protocols of Controller.Via.
+const (
+	ViaRedfish = "redfish"
+	ViaIPMI    = "ipmi"
+)
 
 // Rule is one line of an overlay.
 type Rule struct {

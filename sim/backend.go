@@ -403,10 +403,8 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 
 // limiter returns the rate limit of a controller's process.
 func (b *Backend) limiter(controller string) (l limiter) {
-	for _, c := range b.spec.Controllers {
-		if c.Name == controller && c.RateLimit != nil {
-			l.RateLimit = *c.RateLimit
-		}
+	if c := b.spec.Controller(controller); c != nil && c.RateLimit != nil {
+		l.RateLimit = *c.RateLimit
 	}
 	return l
 }

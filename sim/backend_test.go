@@ -384,7 +384,6 @@ var untold = map[string]string{
 	"hpe-no-boot-change-in-post": settingsOnly, "dell-lockdown": settingsOnly, "target-before-enabled": settingsOnly,
 	"session-limit": wireOnly, "idrac8-basic-only": wireOnly, "ami-etag-required": wireOnly, "idrac10-etag-rejected": wireOnly,
 	"cimc-login-without-location": wireOnly, "no-managed-by": wireOnly, "hpe-406-identity": wireOnly, "login-redirects": wireOnly,
-	"ipmi-reset-when-off":     ipmiOnly,
 	"openbmc-watchdog-resets": watchdogOnly, "openbmc-watchdog-powers-on": watchdogOnly,
 }
 
@@ -392,7 +391,6 @@ const (
 	unasked      = "no controller asks for such a reset"
 	settingsOnly = "no controller changes settings of a host"
 	wireOnly     = "a client has to come over HTTP: fakebmc/redfish shows it"
-	ipmiOnly     = "a client has to come over IPMI: fakebmc/ipmi shows it"
 	watchdogOnly = "no controller sets a BMC's watchdog"
 )
 

@@ -140,7 +140,7 @@ func (s *stream) deliver(t trouble) {
 
 // relist brings the cache to the present state; what lies between is never
 // seen. What hasn't changed is looked at again as well, when nothing else is to be
-// done: an informer tells it as an update, and controller-runtime how important that is.
+// done: an informer reports it as an update, and controller-runtime how important that is.
 func (s *stream) relist() {
 	changes := s.p.cache.view.Relist(s.kind)
 	changed := make(map[client.ObjectKey]bool, len(changes))

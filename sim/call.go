@@ -27,6 +27,8 @@ type uplink struct {
 	faces map[string]*redfish.Face
 	// storage has the volume; nil without one.
 	storage *storage
+	// via is the protocol by which it commands BMCs.
+	via string
 	// limiter bounds how often it asks the API server.
 	limiter limiter
 }

@@ -38,7 +38,7 @@ type election struct {
 	leads   bool
 	renewed time.Duration
 	// observed is what the Lease said last, since seen. Its times are of another's
-	// clock: only the own one tells whether it is renewed.
+	// clock: only the own one shows whether it is renewed.
 	observed coordinationv1.LeaseSpec
 	seen     time.Duration
 }

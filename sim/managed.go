@@ -21,7 +21,7 @@ import (
 // managed is one incarnation of a process that sets up its controllers itself: other
 // people's SetupWithManager, controllers, predicates and handlers, in a bubble, where they
 // may start goroutines and read the clock. What surrounds them is the simulator's: the
-// manager, clients whose calls are steps, informers that are told what a delivery brings,
+// manager, clients whose calls are steps, informers that get what a delivery brings,
 // and the queues, so that nothing happens among them but by a step.
 //
 // Methods of it run either in the bubble, as those of the manager and the queue do, or
@@ -163,7 +163,7 @@ func (m *managed) begin(f *flight) {
 	m.turn(func() { f.entry.of.queue.hand(f.entry.request, f.entry.priority) })
 }
 
-// landed is told that a request is no longer worked on.
+// landed notes that a request is no longer worked on.
 func (m *managed) landed(t ticket) {
 	f := m.p.flights.of(t)
 	m.p.flights.land(f)

@@ -242,7 +242,7 @@ func (i informers) RemoveInformer(context.Context, client.Object) error {
 func (i informers) Start(context.Context) error           { return nil }
 func (i informers) WaitForCacheSync(context.Context) bool { return true }
 
-// informer tells handlers what becomes of the objects of a kind.
+// informer passes on to handlers what becomes of the objects of a kind.
 type informer struct {
 	m        *managed
 	kind     *kube.Kind
@@ -268,7 +268,7 @@ func (h *handler) tell(change kube.Change, initial bool) {
 	}
 }
 
-// HasSynced and HasSyncedChecker: the simulator tells what the first list brings before
+// HasSynced and HasSyncedChecker: the simulator passes on what the first list brings before
 // anything else happens.
 func (h *handler) HasSynced() bool                          { return true }
 func (h *handler) HasSyncedChecker() toolscache.DoneChecker { return synced{} }

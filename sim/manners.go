@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a controller does that no event of the world tells: it runs without a rest, or takes the
+// What a controller does that no event of the world shows: it runs without a rest, or takes the
 // time of the machine instead of the run's. One that never comes back is noticed by package stall.
 
 const (

@@ -33,7 +33,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeaturePrograms:                   "a program runs in real time, not in the simulator's",
 		scenarios.FeaturePods:                       "Pods run in real time, not in the simulator's",
 		scenarios.Feature(fakebmc.NeedsWire):        "the simulator's controllers call BMCs directly, without HTTP",
-		scenarios.Feature(fakebmc.NeedsIPMI):        "the simulator's BMCs do not speak IPMI",
+		scenarios.FeatureIPMIClient:                 "no controller of the story speaks IPMI: give the one that plays power via: ipmi",
 		scenarios.Feature(history.EvidenceLost):     "the simulator's observers see everything",
 		scenarios.Feature(history.EvidenceRegained): "the simulator's observers see everything",
 	},

@@ -67,11 +67,12 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 
 // request sends one request to a BMC, as a step.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
+	request.Via = pw.p.uplink.via
 	c := pw.p.toBMC(host, "read", request.ResetType, pw.patience, func(reply func(error)) {
 		pw.p.uplink.bmcs[host].Do(request, func(a fakebmc.Answer) {
 			*answer = a
 			err := a.Err()
-			if err != nil {
+			if err != nil && request.Via != fakebmc.ViaIPMI { // whose completion codes are no such status
 				err = reboot.StatusError(a.Status, err)
 			}
 			reply(err)

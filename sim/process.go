@@ -93,6 +93,9 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
 	}
+	if listed := b.spec.Controller(c.Name); listed != nil {
+		p.uplink.via = listed.Via
+	}
 	p.cache = cache{p: p, names: b.names}
 	p.queue = queue{p: p, entries: make(map[ticket]*entry)}
 	p.flights = flights{p: p, threads: &b.sim.threads}

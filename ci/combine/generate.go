@@ -202,7 +202,15 @@ var untold = map[string]string{
 	"fillDisk":    "the simulator's hosts have no disks",
 	"killIronic":  "the simulator has no Ironic",
 	"startIronic": "the simulator has no Ironic",
+
+	"breakStorage":   noVolume,
+	"mendStorage":    noVolume,
+	"fenceStorage":   noVolume,
+	"unfenceStorage": noVolume,
+	"dropVolume":     noVolume,
 }
+
+const noVolume = "the workload of these stories has no volume"
 
 // story is a small scenario, and its name says how to make it again: SET.PHASE.OPERATION, and the
 // phase of a second host behind that.

@@ -304,9 +304,9 @@ func (m *Machine) WantSaid(want ...string) {
 	}
 }
 
-// Boots counts the boots that have begun: libvirt's log has the instance that was started last,
-// also one that was off before it could say anything, so Boots has to be called once for each; and
-// the guest says every restart within one.
+// Boots counts the boots that have begun. libvirt's log names only the instance of the domain that
+// was started last, so call Boots once for each instance: an instance may be off before its guest
+// reports anything. The guest reports every restart within an instance.
 func (m *Machine) Boots() int {
 	log, err := os.ReadFile(filepath.Join(m.d.dir, "cache/libvirt/qemu/log", m.name+".log"))
 	if err != nil && !os.IsNotExist(err) {

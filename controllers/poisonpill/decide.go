@@ -70,7 +70,7 @@ type State struct {
 	// Healthy, Unhealthy: some peer has said so.
 	Healthy   bool `json:"healthy"`
 	Unhealthy bool `json:"unhealthy"`
-	// CutOff: some peer can't reach the API server either, and Most more than half.
+	// CutOff: some peer can't reach the API server either. Most: more than half of them can't.
 	CutOff bool `json:"cutOff"`
 	Most   bool `json:"most"`
 	// Unasked: there are peers that were not asked yet.

@@ -86,7 +86,7 @@ func (a admin) list(w http.ResponseWriter, _ *http.Request) {
 	respond(w, http.StatusOK, hosts)
 }
 
-// show tells the truth about a host, and what clients were told of it.
+// show returns the state of a host, and what its clients were answered about it.
 func (a admin) show(w http.ResponseWriter, r *http.Request) {
 	for _, b := range a.All() {
 		if b.Host() == r.PathValue("host") {

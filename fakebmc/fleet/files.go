@@ -54,7 +54,7 @@ func (o *Options) serves(r fakebmc.Rule) error {
 
 const (
 	maxRulesFile = 1 << 20
-	maxProblems  = 10 // of a file with rules that are told
+	maxProblems  = 10 // of a file with rules that are reported
 )
 
 // readRules reads a file that may be a pipe without a writer, or have no end, and tells

@@ -88,7 +88,7 @@ type Options struct {
 	Admin string
 	// Records has each request as a line of JSON; nil has none.
 	Records io.Writer
-	// Warn is told of what is served and hardly meant; nil is nobody.
+	// Warn gets what is served and hardly meant; may be nil.
 	Warn func(string)
 	// Ready is written what is served, and where, once all is, and then the Changes.
 	Ready io.Writer

@@ -124,7 +124,7 @@ func (c connection) isAlive() bool {
 	return err == nil && alive
 }
 
-// close has no error to tell: the connection is gone in any case.
+// close returns no error: the connection is gone in any case.
 func (c connection) close() { _, _ = c.Close() }
 
 func (l *Domains) dial() (none connection, err error) {
@@ -140,7 +140,7 @@ func (l *Domains) dial() (none connection, err error) {
 	return connection{conn}, nil
 }
 
-// listener is a connection that tells events.
+// listener is a connection that delivers events.
 type listener struct {
 	connection
 	callback int
@@ -168,7 +168,7 @@ func (l *Domains) listen() (*listener, error) {
 	return &listener{conn, callback}, nil
 }
 
-// hear has events told from now on, if they are not.
+// hear has events delivered from now on, if they are not.
 func (l *Domains) hear() error {
 	ctx, cancel := context.WithTimeout(l.ctx, readLimit)
 	defer cancel()
@@ -185,7 +185,7 @@ func legible(err error) error {
 }
 
 // settling is how long after a connection the domains are looked at all the same: a daemon that
-// has just been started may still be connecting to a QEMU, and tells nothing of one that dies
+// has just been started may still be connecting to a QEMU, and reports nothing of one that dies
 // meanwhile.
 const settling = time.Minute
 
@@ -244,7 +244,7 @@ func (l *Domains) handle(e event) *Domain {
 	return d
 }
 
-// change tells which domains came and went.
+// change reports which domains came and went.
 func (l *Domains) change() {
 	changes, err := l.refresh()
 	if err != nil || l.options.Change == nil {

@@ -124,7 +124,7 @@ func download(ctx context.Context, from, dir string) (name string, err error) {
 	return file.Name(), nil
 }
 
-// get begins to read what a URL leads to; length is -1 when its server doesn't tell.
+// get begins to read what a URL leads to; length is -1 when its server doesn't say.
 func get(ctx context.Context, from string) (body io.ReadCloser, length int64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {

@@ -7,7 +7,7 @@ type Options struct {
 	// Images is a directory for the images that are fetched, which the hypervisor can
 	// read. Empty takes local images only.
 	Images string
-	// Change is told that a domain came or went since Open, one at a time, also while
-	// the libvirt was away; nil tells nobody.
+	// Change is called when a domain came or went since Open, one at a time, also while
+	// the libvirt was away; may be nil.
 	Change func(d *Domain, gone bool)
 }

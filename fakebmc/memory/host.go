@@ -1,5 +1,5 @@
-// Package memory has a host in memory: a fakebmc.System that does what it is told in
-// the time that it is told to take, for tests and for BMCs at scale.
+// Package memory has a host in memory: a fakebmc.System that carries out its orders in
+// the time that its settings give, for tests and for BMCs at scale.
 package memory
 
 import (

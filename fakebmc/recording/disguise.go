@@ -199,7 +199,7 @@ func walk(dir string, do func(at string, data []byte) error) error {
 // holders are the properties all of whose inner values are secrets, whatever those are called.
 var holders = regexp.MustCompile(`(?i)^(secrets|tokens|passwords|credentials|httpheaders|cookies)$`)
 
-// learn looks for values that tell whose they are.
+// learn looks for values that identify their owner.
 func (d *disguised) learn(property string, v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -51,7 +51,7 @@ type Options struct {
 	Skip []string
 	// Keep are kinds of values, of [Kinds], that are written as they are.
 	Keep []string
-	// Say is told how it goes; may be nil.
+	// Say gets reports of progress; may be nil.
 	Say func(format string, args ...any)
 }
 

@@ -32,7 +32,7 @@ type powerEvent struct {
 	state fakebmc.PowerState
 }
 
-// watch has the hosts that tell their power edges tell them, each in a goroutine of its own choice,
+// watch has the hosts that report their power edges do so, each in a goroutine of its own choice,
 // until stop. Once changed is closed hosts have come or gone, and it is to be watched anew.
 func (s *service) watch(tell func(powerEvent)) (changed <-chan struct{}, stop func()) {
 	members := s.group.members.Load()
@@ -50,7 +50,7 @@ func (s *service) watch(tell func(powerEvent)) (changed <-chan struct{}, stop fu
 	}
 }
 
-// stream sends the power edges of all hosts that tell them, as Server-Sent Events
+// stream sends the power edges of all hosts that report them, as Server-Sent Events
 // with one Redfish Event each. It ends with its reader, when the service closes,
 // when a BMC that serves it goes down, when hosts come or go, and when the reader
 // is too far behind: a gap must not look like silence.

@@ -27,7 +27,7 @@ type part struct {
 	name     string // of the collection, and of each with its number
 	// count is how many there are; nil for one that is no collection.
 	count func(*fakebmc.Inventory) int
-	// show fills one in.
+	// show fills in the resource of the n-th, counted from 0.
 	show func(o object, i *fakebmc.Inventory, n int)
 }
 
@@ -92,7 +92,7 @@ type reference struct {
 	ID string `json:"@odata.id"`
 }
 
-// inventoried adds to a system what its inventory comes to, and where it is told in full.
+// inventoried adds to a system what its inventory comes to, and where that is found in full.
 func inventoried(b *fakebmc.BMC, r object) {
 	s, ok := b.System().(fakebmc.Inventoried)
 	if !ok {

@@ -44,8 +44,8 @@ type subscription struct {
 	id     string
 	asked  subscribing
 	header http.Header
-	events chan powerEvent // what its BMCs still have to tell
-	outbox chan []byte     // and what they have told
+	events chan powerEvent // what its BMCs still have to send
+	outbox chan []byte     // and what they have sent
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -311,7 +311,7 @@ func (s *subscription) hear(e powerEvent) {
 	}
 }
 
-// push has the BMCs tell a destination of their hosts' edges, those that are watched and those that
+// push has the BMCs send a destination their hosts' edges, those that are watched and those that
 // come, until it is over.
 func (s *service) push(sub *subscription, changed <-chan struct{}, stop func()) {
 	defer func() { stop() }()

@@ -181,7 +181,7 @@ func chassis(b *fakebmc.BMC, p fakebmc.PowerState) object {
 	return r
 }
 
-// reported is a power state as it is told: null if the BMC tells none.
+// reported is a power state in an answer: null if the BMC has none.
 func reported(p fakebmc.PowerState) any {
 	if p == "" {
 		return nil

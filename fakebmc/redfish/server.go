@@ -47,7 +47,7 @@ type Config struct {
 	// HoldLimit is how long a request without an answer holds its connection if
 	// the client doesn't leave; 0 is 10 minutes.
 	HoldLimit time.Duration
-	// Warn is told of what is served and hardly meant; nil is nobody.
+	// Warn gets what is served and hardly meant; may be nil.
 	Warn func(string)
 	// Mockup is what each listener of one host looks like, whose BMC knows that by [Mockup.Locate];
 	// nil is fencelab's own tree.

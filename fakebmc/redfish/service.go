@@ -51,7 +51,7 @@ type endpoint struct {
 	manager bool
 	// media says that a POST or PATCH puts an image into a drive or takes it out.
 	media bool
-	// power is what has the host's power state in it, which the BMC has to tell.
+	// power is what has the host's power state in it, which the BMC has to report.
 	power func(*fakebmc.BMC, fakebmc.PowerState) object
 	// header is what a mockup has beside that.
 	header http.Header

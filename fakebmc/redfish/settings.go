@@ -248,7 +248,7 @@ func (d drive) show() response {
 	return found(r)
 }
 
-// lies tells whether an image's URL is, or lies under, one that was allowed: the
+// lies reports whether an image's URL is, or lies under, one that was allowed: the
 // same scheme and host to the letter, and a path that goes nowhere else.
 func lies(image string, base *url.URL) bool {
 	u, err := url.Parse(image)
@@ -329,7 +329,7 @@ func (d drive) put(effects fakebmc.Effects, image string, allowed []*url.URL) re
 	return done()
 }
 
-// notInserted tells the client what the System's error says, and whose matter it is.
+// notInserted answers the client with what the System's error says, and whose matter it is.
 func notInserted(image string, err error) response {
 	var a fakebmc.Answer
 	switch {

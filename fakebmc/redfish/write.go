@@ -133,7 +133,7 @@ func bend(body object, effects fakebmc.Effects) {
 	}
 }
 
-// impose gives properties the values that rules have for them, and tells whether any has.
+// impose gives properties the values that rules have for them, and reports whether any has.
 func impose(body object, effects fakebmc.Effects) (imposed bool) {
 	for _, e := range effects {
 		for _, path := range slices.Sorted(maps.Keys(e.Set)) { // what holds others comes before them

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Clock is a fakebmc.Clock that moves only when told to, for tests. It may be
+// Clock is a fakebmc.Clock that moves only when a test moves it. It may be
 // used concurrently; functions are called by Advance, one after the other.
 type Clock struct {
 	mu    sync.Mutex

@@ -30,7 +30,7 @@ const (
 // runs now or ran in the last week. Whatever is interrupted leaves nothing that is taken for whole.
 type Store struct {
 	Dir string
-	// Say is told of what takes long; may be nil.
+	// Say gets reports of what takes long; may be nil.
 	Say func(format string, args ...any)
 }
 

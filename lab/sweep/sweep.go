@@ -155,23 +155,29 @@ func underTest(plan *scenarios.Plan, deeds []scenarios.Deed) []scenarios.Deed {
 	})
 }
 
-// way is a way to deviate.
-type way struct {
-	fault scenarios.StepFault
-	delay time.Duration
+// ways lists less than the simulator tries, because time is dear in a lab.
+var ways = campaign.Ways{Delays: []time.Duration{time.Second, 15 * time.Second}, Extents: []time.Duration{15 * time.Second}, Relist: 15 * time.Second}
+
+// tried lists which of the faults are tried of effects, deliveries and reads each, and the delays
+// among them; others are not. First come those that change when an effect comes, or take it away,
+// or its answer, or the process around it.
+var tried = [...][]scenarios.Deviation{
+	{
+		{Fault: scenarios.FaultLate}, {Delay: long}, {Fault: scenarios.FaultErrorBefore}, {Fault: scenarios.FaultCrashAfter},
+		{Fault: scenarios.FaultErrorAfter}, {Fault: scenarios.FaultIgnore}, {Fault: scenarios.FaultCrashBefore}, {Fault: scenarios.FaultCrashLate},
+		{Fault: scenarios.FaultConflict}, {Fault: scenarios.FaultInternal}, {Delay: short}, {Fault: scenarios.FaultCrashStale},
+	},
+	{{Delay: long}, {Fault: scenarios.FaultRelist}, {Delay: short}},
+	{{Fault: scenarios.FaultErrorBefore}, {Delay: long}, {Fault: scenarios.FaultCrashBefore}, {Fault: scenarios.FaultInternal}},
 }
 
-// ways lists the deviations to try, for effects, deliveries and reads each. Time is dear: there
-// are fewer of them than in the simulator. First come those that change when an effect comes, or
-// take it away, or its answer, or the process around it.
-var ways = [...][]way{
-	{
-		{scenarios.FaultLate, 15 * time.Second}, {"", 15 * time.Second}, {scenarios.FaultErrorBefore, 0}, {scenarios.FaultCrashAfter, 0},
-		{scenarios.FaultErrorAfter, 0}, {scenarios.FaultIgnore, 0}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultCrashLate, 15 * time.Second},
-		{scenarios.FaultConflict, 0}, {scenarios.FaultInternal, 0}, {"", time.Second}, {scenarios.FaultCrashStale, 15 * time.Second},
-	},
-	{{"", 15 * time.Second}, {scenarios.FaultRelist, 15 * time.Second}, {"", time.Second}},
-	{{scenarios.FaultErrorBefore, 0}, {"", 15 * time.Second}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultInternal, 0}},
+const short, long = scenarios.Duration(time.Second), scenarios.Duration(15 * time.Second)
+
+// turnOf is the place of a deviation among those that are tried of a class, or -1.
+func turnOf(class int, d scenarios.Deviation) int {
+	return slices.IndexFunc(tried[class], func(of scenarios.Deviation) bool {
+		return of.Fault == d.Fault && (d.Fault != "" || of.Delay == d.Delay)
+	})
 }
 
 // Singles lists the single deviations of deeds, those most likely to find something first. Deeds
@@ -181,15 +187,16 @@ var ways = [...][]way{
 func Singles(deeds []scenarios.Deed) []scenarios.Deviation {
 	var all []scenarios.Deviation
 	for _, turn := range turns(deeds) {
-		for class, tried := range ways {
-			for _, w := range tried {
-				for _, d := range turn {
-					if d.IsStart() || class != classOf(d) || w.fault != "" && !slices.Contains(d.Faults(), w.fault) {
-						continue
-					}
-					all = append(all, scenarios.Deviation{Step: d.String(), Fault: w.fault, Delay: scenarios.Duration(w.delay)})
+		for class := range tried {
+			var of []scenarios.Deviation
+			for _, d := range turn {
+				if !d.IsStart() && class == classOf(d) {
+					of = append(of, ways.Singles(d.String(), d.Faults(), 0)...)
 				}
 			}
+			of = slices.DeleteFunc(of, func(d scenarios.Deviation) bool { return turnOf(class, d) < 0 })
+			slices.SortStableFunc(of, func(a, b scenarios.Deviation) int { return turnOf(class, a) - turnOf(class, b) })
+			all = append(all, of...)
 		}
 	}
 	return all

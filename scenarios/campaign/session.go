@@ -37,8 +37,8 @@ type Session struct {
 	// Early, which may be nil, has the plans of a suite played ahead of their turn, by PlayEarly.
 	// It returns a function that waits for the result of the next one.
 	Early func(ctx context.Context, plans []*scenarios.Plan) (take func() Played)
-	// Another makes a world like that of a run, to play a plan like its own in; nil in the
-	// lab, where no run is like another.
+	// Another makes a world in which a variant of a run's plan is played, to be shown beside the
+	// run; nil in the lab, where no two runs are alike.
 	Another func() play.Backend
 	// Twin plays a plan again with fencelab's own controllers. Nil plays none.
 	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)

@@ -32,7 +32,7 @@ func (v *validator) controllerList() {
 			continue
 		}
 		if !slices.Contains(known, c.Name) && c.ComesWithSystem() {
-			for _, field := range [...]string{"settings", "overlay", "replicas", "rateLimit", "also"} {
+			for _, field := range [...]string{"settings", "overlay", "replicas", "rateLimit", "via", "also"} {
 				v.Bad(join(at, field), "a system brings the controller %s: leave this out", c.Name)
 			}
 			continue
@@ -59,6 +59,14 @@ func (v *validator) controllerList() {
 		}
 		if c.RateLimit != nil && c.RateLimit.Burst < 1 {
 			v.Bad(at+".rateLimit.burst", "%d: use at least 1, or the client can never send a request", c.RateLimit.Burst)
+		}
+		if scenarios.PartOf(c) != "power" {
+			v.Bad(at+".via", "the controller %s commands no BMCs: leave this out", c.Name)
+		} else if c.Via != "" {
+			v.OneOf(at+".via", "protocol", c.Via, []string{scenarios.ViaRedfish, scenarios.ViaIPMI})
+		}
+		if c.Via == scenarios.ViaIPMI && v.spec.Topology.Ironic != nil {
+			v.Bad(at+".via", "Ironic commands the BMCs, by Redfish: leave this out")
 		}
 		if c.Plays != "" {
 			v.OneOf(at+".plays", "part", c.Plays, scenarios.KnownParts)
@@ -131,6 +139,7 @@ func (v *validator) program(at string, c *scenarios.Controller) {
 	if c.RateLimit != nil {
 		v.Bad(at+".rateLimit", "a program limits its requests itself")
 	}
+	v.Bad(at+".via", "a program chooses its protocol itself: leave this out")
 	if !dnsLabel.MatchString(c.Name) {
 		v.Bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
 	}
@@ -192,7 +201,7 @@ func (v *validator) pods(at string, c *scenarios.Controller) {
 		field string
 		said  bool
 	}{
-		{"settings", c.Settings != nil}, {"overlay", len(c.Overlay) > 0}, {"replicas", c.Replicas != 0}, {"rateLimit", c.RateLimit != nil},
+		{"settings", c.Settings != nil}, {"overlay", len(c.Overlay) > 0}, {"replicas", c.Replicas != 0}, {"rateLimit", c.RateLimit != nil}, {"via", c.Via != ""},
 		{"plays", c.Plays != ""}, {"also", len(c.Also) > 0}, {"program", c.Program != nil},
 	} {
 		if no.said {

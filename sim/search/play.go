@@ -124,37 +124,15 @@ var Delays = []time.Duration{
 	10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 15 * time.Second, 90 * time.Second,
 }
 
-// lateness holds the extents tried for a fault that has one: how late or how old it makes
-// something.
-var lateness = Delays[3:]
-
-// relistAfter is how long a watch is broken before its cache lists anew.
-const relistAfter = 15 * time.Second
+// ways lists what a search tries with a step of the simulator.
+var ways = campaign.Ways{Delays: Delays, Extents: Delays[3:], Relist: 15 * time.Second}
 
 // Singles returns every single deviation from the schedule of the given steps: each delay, each
 // fault and each crash point, one at a time.
 func Singles(taken []steps.Step) []scenarios.Deviation {
 	var deviations []scenarios.Deviation
 	for _, step := range taken {
-		for _, fault := range step.Faults() {
-			extents := []time.Duration{0}
-			switch {
-			case fault == scenarios.FaultRelist:
-				// A cache that lacks only one change would lose nothing by listing at once.
-				extents[0] = relistAfter
-			case fault.HasExtent():
-				extents = lateness
-			}
-			for _, extent := range extents {
-				deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Fault: fault, Delay: scenarios.Duration(extent)})
-			}
-		}
-		for _, delay := range Delays {
-			if latest := step.Latest(); latest > 0 && delay > latest {
-				break // they are in order
-			}
-			deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Delay: scenarios.Duration(delay)})
-		}
+		deviations = append(deviations, ways.Singles(step.Name(), step.Faults(), step.Latest())...)
 	}
 	return deviations
 }

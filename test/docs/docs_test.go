@@ -359,7 +359,8 @@ func TestWorlds(t *testing.T) {
 		known = append(known, scenarios.Feature(need))
 		names[scenarios.Feature(need)] = "`" + strings.Join(fakebmc.KeysThatNeed(need), "`, `") + "` of a fault's `rule`"
 	}
-	names[scenarios.Feature(fakebmc.NeedsIPMI)] = "`via: ipmi` of a fault's `rule`"
+	names[scenarios.FeatureIPMIClient] = "`via: ipmi` of a fault's `rule`"
+	names[scenarios.FeatureIPMI] = "`via: ipmi` of a controller"
 	var table strings.Builder
 	table.WriteString("| |")
 	for _, world := range cmd.Worlds {

@@ -37,7 +37,7 @@ const (
 	Noted = "medic"
 )
 
-// How long a Node may not be Ready, and how long it may not be there.
+// patience is how long a Node may be there and not Ready, and startup how long it may be missing.
 const (
 	patience = 3 * time.Second
 	startup  = time.Minute

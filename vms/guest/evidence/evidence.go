@@ -99,7 +99,7 @@ type Kubelet struct {
 	// Registry is the base URL from which a real node pulls every image that it lacks, whatever
 	// registry its name means.
 	Registry string `json:"registry,omitempty"`
-	// PodsFeed leaves the watchdog to Pods of somebody's: it is armed when one opens the device.
+	// PodsFeed leaves the watchdog to Pods: it is armed when one of them opens the device.
 	PodsFeed bool `json:"podsFeed,omitempty"`
 }
 
