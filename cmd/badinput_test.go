@@ -66,6 +66,11 @@ func TestBadInput(t *testing.T) {
 		{"run story.yaml", map[string]string{"fencelab.yaml": "defaults:\n  run: {schedules: many}\n"}, `fencelab.yaml:2:20: defaults.run.schedules: "many" is not a whole number`},
 		{"run story.yaml", map[string]string{"fencelab.yaml": "module: ./fencr\n", "fencer/x.go": ""}, `fencelab.yaml:1:9: module: unknown directory "fencr": did you mean "fencer"?`},
 		{"run story.yaml", map[string]string{"fencelab.yaml": "module: .:module\n"}, "fencelab.yaml:1:9: module: \"module\" is nothing that a Go package exports"},
+		{"run story.yaml", map[string]string{"fencelab.yaml": "leads:\n  - lead: only evict Pod\n"}, "fencelab.yaml:2:5: leads[0]: a lead that is accepted has a name, as run --leads prints it before the colon, and a reason"},
+		// Leads.
+		{"run story.yaml --fail-on-leads", nil, "--fail-on-leads: there are none to fail on: add --leads"},
+		{"run story.yaml --leads=nowhere", nil, "--leads=nowhere: it is no directory with saved runs"},
+		{"run story.yaml --backend lab --leads", nil, "--leads: only the simulator plays the same schedule twice: leave out --backend"},
 		// Images.
 		{"lint system.yaml", map[string]string{"system.yaml": strings.Replace(system, "acme/fencer:v1", "ACME/fencer:v1", 1)}, `system.yaml:7:24: spec.controllers[0].program.image: "ACME/fencer:v1" can't be a reference to an image`},
 		{"lint system.yaml", map[string]string{"system.yaml": strings.Replace(system, "acme/fencer:v1", "'acme fencer'", 1)}, `"acme fencer" can't be a reference to an image`},

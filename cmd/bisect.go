@@ -117,7 +117,7 @@ func (b *bisection) run(ctx context.Context, plan string) (err error) {
 		verdicts[i], err = b.try(ctx, i)
 		return verdicts[i], err
 	})
-	// An end that nothing has tried has the verdict that the user gave it, until its page is wanted.
+	// An end that nothing has tried has the user's verdict, until its page is wanted.
 	for i, want := range map[int]bisect.Verdict{good: bisect.Good, bad: bisect.Bad} { // order does not matter: both, or none
 		if err == nil && verdicts[i] == bisect.Untried {
 			if verdicts[i], err = b.try(ctx, i); err == nil && verdicts[i] != want {

@@ -80,6 +80,8 @@ func (r *runner) unused(cmd *cobra.Command, loaded []*scenarios.Scenario) error 
 		{"no-shrink", strategy == benign, searches},
 		{"workers", r.World == "lab" && r.Chosen("hosts") != lab.Model, "virtual machines want the machine for themselves: leave it out, or add --hosts " + lab.Model},
 		{"no-shrink", r.World == "lab", "a sweep of the lab makes one deviation at a time: leave it out"},
+		{"leads", r.World == "lab", "only the simulator plays the same schedule twice: leave out --backend"},
+		{"fail-on-leads", r.leads == "", "there are none to fail on: add --leads"},
 		{"system", r.World != "lab", "only the lab runs programs: add --backend lab"},
 		{"seed", slices.Contains([]string{benign, sweeping, "orders"}, strategy) && !slices.ContainsFunc(loaded, (*scenarios.Scenario).HasRanges),
 			"these stories leave nothing to chance, and neither does --strategy " + strategy + ": leave it out, or add --strategy random"},

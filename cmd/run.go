@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"time"
 
@@ -45,6 +46,8 @@ type runner struct {
 	own         string   // the image of an Ironic that the lab starts, as it was given
 	ironicImage scenarios.Image
 	twin        bool
+	leads       string // the reference: own, or a directory
+	failOnLeads bool
 	asFound     bool
 	shelf       *cluster.Shelf // nil where there is one lab
 	simulator   *sim.Simulator
@@ -80,6 +83,9 @@ is saved below --out.`,
 	all := append([]string{benign}, search.Strategies()...)
 	choose(cmd, &r.search.Strategy, "strategy", "", "schedules to try: "+phrase.OneOf(all)+" in the simulator, "+benign+" or "+sweeping+" in the lab", choice{of: all})
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep and orders the maximum, and without this flag all")
+	flags.StringVar(&r.leads, "leads", "", "print what the controllers of runs that held did and a reference in the same schedule did not: fencelab's own controllers (in the simulator), or the runs that an earlier version saved in a directory with --out")
+	flags.Lookup("leads").NoOptDefVal = ownLeads
+	flags.BoolVar(&r.failOnLeads, "fail-on-leads", false, "end with exit code 2 if there is a lead that "+file.ProjectFile+" doesn't accept")
 	flags.BoolVarP(&r.Quiet, "quiet", "q", false, "print no line for a scenario that came out as expected, but how far the run has come")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many stories the simulator plays at a time, how many worker processes a search uses, or how many labs of model hosts a sweep")
@@ -165,6 +171,9 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	if err := r.start(cmd); err != nil {
 		return err
 	}
+	if err := r.compare(args); err != nil {
+		return exit.BadInput(err)
+	}
 	if r.Real && (len(loaded) > 1 || strategy == sweeping) {
 		r.shelf = new(cluster.Shelf)
 		defer func() {
@@ -190,7 +199,32 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		return search.Explore(ctx, &r.session, r.simulator, s, plan, r.search, workers.Of(ctx, r.workers))
 	})
+	if led := r.session.Led(); led > 0 && r.failOnLeads {
+		ended = exit.Ended(exit.Worse(exit.Code(ended), exit.Unknown))
+	}
 	return r.Finish(ledger, out, ended)
+}
+
+// ownLeads is the reference of whoever names none: fencelab's own controllers.
+const ownLeads = "own"
+
+// compare has the session compare runs with the reference that was asked for.
+func (r *runner) compare(args []string) error {
+	if r.leads == "" {
+		return nil
+	}
+	r.session.Leads = &campaign.Leads{Reference: r.simulator.Reference}
+	if r.leads != ownLeads {
+		if info, err := os.Stat(r.leads); err != nil || !info.IsDir() {
+			return fmt.Errorf("--leads=%s: it is no directory with saved runs: make one with run --out, or leave out the value", r.leads)
+		}
+		r.session.Leads.Reference = report.Saved(r.leads, r.World)
+	}
+	p, err := project(args)
+	if p != nil {
+		r.session.Leads.Accepted = p.Leads
+	}
+	return err
 }
 
 // worldNames lists the names of worlds on the command line.

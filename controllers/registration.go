@@ -292,7 +292,7 @@ var registrations = []Registration{
 		}
 		decide, err := Overlaid(reboot.Decide, reboot.Actions, d.Overlay)
 		return &reboot.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Power: power, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Power: power, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(overlayable(Registration{
@@ -310,7 +310,7 @@ var registrations = []Registration{
 		}
 		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
 		return &remediation.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(overlayable(Registration{

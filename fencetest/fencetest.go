@@ -22,6 +22,7 @@ package fencetest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +39,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/leads"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -100,6 +102,17 @@ func Claim(name string, check func(events []history.Event) error) Option {
 	return func(r *run) { r.claims = append(r.claims, claim(name, check)) }
 }
 
+// Leads has Run and Sweep log what the controllers of runs that held did, and fencelab's own in the
+// same schedule did not. Those that are accepted, each with a reason, are left out.
+func Leads(accepted ...leads.Accepted) Option {
+	return func(r *run) { r.leads = &campaign.Leads{Accepted: accepted} }
+}
+
+// NoLeads is Leads, and fails the test if there are others.
+func NoLeads(accepted ...leads.Accepted) Option {
+	return func(r *run) { r.leads, r.noLeads = &campaign.Leads{Accepted: accepted}, true }
+}
+
 // run is one call of Run or Sweep.
 type run struct {
 	t       testing.TB
@@ -111,10 +124,14 @@ type run struct {
 	asFound bool
 	lands   []string
 	claims  []invariant.Invariant
+	leads   *campaign.Leads
+	noLeads bool
 
 	set      *controllers.Set
 	scenario *scenarios.Scenario
 	plan     *scenarios.Plan
+	// original is the plan with the controllers that the scenario names.
+	original *scenarios.Plan
 }
 
 // Run plays the default schedule of a scenario, and fails the test unless it comes out
@@ -175,7 +192,7 @@ func (r *run) sweep() {
 	code, err := search.Explore(r.t.Context(), session, simulator, r.scenario, r.plan, r.options, func(s *campaign.Search) (campaign.Pool, error) {
 		return search.NewAlone(simulator, s.Story), nil
 	})
-	r.ended(to, code, err)
+	r.ended(session, to, code, err)
 }
 
 // session plays plans as the command does. What comes of them goes to the test.
@@ -184,12 +201,29 @@ func (r *run) session(simulator *sim.Simulator) (*campaign.Session, *sink) {
 	to.Out, to.Talk = &to.text, &to.text
 	session := &campaign.Session{World: worldName, To: to, AsFound: r.asFound}
 	session.Another = func() play.Backend { return simulator.Evident() }
+	if r.leads != nil {
+		compared := *r.leads
+		session.Leads = &compared
+		session.Leads.Reference = simulator.Reference
+		if r.original != nil {
+			instead := make(map[string]string)
+			for _, role := range r.cast {
+				instead[role[1]] = role[0]
+			}
+			session.Leads.Reference = func(ctx context.Context, plan *scenarios.Plan) (*play.Outcome, error) {
+				return simulator.ReferenceAs(ctx, plan, r.original, instead)
+			}
+		}
+	}
 	return session, to
 }
 
 // ended says what a session has printed, and fails the test unless all came out as expected.
-func (r *run) ended(to *sink, code int, err error) {
+func (r *run) ended(session *campaign.Session, to *sink, code int, err error) {
 	r.t.Helper()
+	if led := session.Led(); led > 0 && r.noLeads && err == nil {
+		code = exit.Worse(code, exit.Unknown)
+	}
 	var unsupported *play.Unsupported
 	var missing *play.Missing
 	switch text := strings.TrimRight(to.text.String(), "\n"); {
@@ -286,6 +320,7 @@ func load(t testing.TB, path string, options []Option) []*run {
 	if err != nil {
 		t.Fatal(err)
 	}
+	original := data
 	warnings, err := file.Lint(path, data, vocabulary)
 	if err != nil {
 		t.Fatal(err)
@@ -322,6 +357,20 @@ func load(t testing.TB, path string, options []Option) []*run {
 			t.Fatal(err)
 		}
 		all = append(all, &one)
+	}
+	if r.leads == nil || len(r.cast) == 0 {
+		return all
+	}
+	if original, err = recast(original, nil, r.settle); err == nil {
+		cells, err = file.LoadCells(path, original, vocabulary, nil)
+	}
+	for i, one := range all {
+		if err == nil {
+			one.original, err = scenarios.Compile(cells[i], r.options.Seed)
+		}
+	}
+	if err != nil {
+		t.Fatalf("%s, as it is told: %v", path, err)
 	}
 	return all
 }
@@ -383,5 +432,5 @@ func (r *run) single(plan *scenarios.Plan) {
 	simulator := r.simulator()
 	session, to := r.session(simulator)
 	code, err := session.Single(r.t.Context(), plan, simulator.Evident())
-	r.ended(to, code, err)
+	r.ended(session, to, code, err)
 }

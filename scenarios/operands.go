@@ -308,6 +308,18 @@ type OutageOp struct {
 	Hang bool `json:"hang,omitempty"`
 }
 
+// Patience is how long a client of the API server waits for an answer.
+const Patience = 30 * time.Second
+
+// hinders is everybody, and who has sent a request meanwhile waits for as long as it is patient.
+func (o *OutageOp) hinders(timings *invariant.Timings) *history.Hindrance {
+	h := everybody(o, timings)
+	if o.Hang {
+		h.For = Patience
+	}
+	return h
+}
+
 // ObjectOp names objects.
 type ObjectOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.

@@ -454,11 +454,11 @@ var operations = []operation{
 		check: checkClock,
 		begins: func(c *ClockOp) (s state) {
 			if c.Offset() != 0 || c.Drift() != 0 {
-				s.clause = "the clock of " + c.Controller + c.Host + " is wrong"
+				s.clause = history.ClockOf(c.Controller + c.Host)
 			}
 			return s
 		},
-		ends: func(c *ClockOp) []string { return []string{"the clock of " + c.Controller + c.Host + " is wrong"} },
+		ends: func(c *ClockOp) []string { return []string{history.ClockOf(c.Controller + c.Host)} },
 		asks: clocks,
 	}),
 	declare("freezeCache", func(op *Op) *CacheOp { return op.FreezeCache }, World.FreezeCache, (*CacheOp).hinders, of[CacheOp]{
@@ -538,7 +538,7 @@ var operations = []operation{
 			}
 		},
 	}),
-	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, everybody, of[OutageOp]{
+	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, (*OutageOp).hinders, of[OutageOp]{
 		text: func(o *OutageOp) string {
 			if o.Hang {
 				return "API outage: requests hang"

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -14,7 +13,7 @@ import (
 )
 
 // apiTimeout is how long a client waits for an answer of the API server.
-const apiTimeout = 30 * time.Second
+const apiTimeout = scenarios.Patience
 
 var errAPIAway = errors.New("connect to the API server: connection refused")
 

@@ -15,7 +15,7 @@ const (
 	restless = 100
 	atOnce   = 5 * time.Millisecond
 	// slow is for how long a reconcile may keep the simulator from going on, and slowly how often
-	// it may be slow: a busy machine lets anything be slow now and then.
+	// it may be slow: a busy machine lets anything be slow now and then, even with a regular pulse.
 	slow   = 200 * time.Millisecond
 	slowly = 3
 )
@@ -46,6 +46,6 @@ func (a *flights) timed(c *coroutine) {
 		return
 	}
 	if a.slow++; a.slow == slowly {
-		p.w.note(fmt.Sprintf("%s has kept the simulator waiting for more than %s %d times: it sleeps, or computes, by the clock of the machine; take the run's from Deps.Clock", p.actor.name, slow, slowly))
+		p.w.note(fmt.Sprintf("%s has kept the simulator waiting for more than %s %d times: it sleeps, or computes, by the clock of the machine; take the run's from Deps.Clock. Or the machine has much other work: see whether it says so again", p.actor.name, slow, slowly))
 	}
 }

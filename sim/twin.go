@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/steps"
 )
@@ -17,6 +18,34 @@ func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*play.Twin,
 	if err != nil {
 		return nil, err
 	}
+	return s.Beside(ctx, plan, other, instead)
+}
+
+// Reference plays a plan with fencelab's own controllers. It returns nil if the plan has no twin,
+// or if its twin did not hold in the same schedule.
+func (s *Simulator) Reference(ctx context.Context, plan *scenarios.Plan) (*play.Outcome, error) {
+	other, instead, err := plan.Twin()
+	if err != nil {
+		return nil, nil
+	}
+	return s.ReferenceAs(ctx, plan, other, instead)
+}
+
+// ReferenceAs is Reference with the twin that Beside is given.
+func (s *Simulator) ReferenceAs(ctx context.Context, plan, other *scenarios.Plan, instead map[string]string) (*play.Outcome, error) {
+	twin, err := s.Beside(ctx, plan, other, instead)
+	if err != nil {
+		return nil, err
+	}
+	if verdict, _ := twin.Outcome.VerdictOfSchedule(); verdict != invariant.Held || len(twin.Missed) > 0 {
+		return nil, nil
+	}
+	return twin.Outcome, nil
+}
+
+// Beside plays another plan in the schedule of a plan, whose controllers have the names that
+// instead gives them.
+func (s *Simulator) Beside(ctx context.Context, plan, other *scenarios.Plan, instead map[string]string) (*play.Twin, error) {
 	deviations, err := s.Named(ctx, plan, instead)
 	if err != nil {
 		return nil, err

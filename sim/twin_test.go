@@ -2,11 +2,14 @@ package sim_test
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/leads"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
@@ -61,6 +64,51 @@ func TestTwinOfTheWrong(t *testing.T) {
 	}
 	if verdict, reason := twin.Outcome.Verdict(); verdict != invariant.Held {
 		t.Errorf("%s: %s", verdict, reason)
+	}
+}
+
+// TestLeadsOfTheWrong: what a wrong controller does shows beside its reference, though nothing else
+// objects to it; what deviates in a schedule of right ones shows nothing.
+func TestLeadsOfTheWrong(t *testing.T) {
+	const story = "../scenarios/catalog/machine-remediation/cut-off-host.yaml"
+	for name, c := range map[string]struct {
+		overlay string
+		want    []string
+	}{
+		"right":                     {"", nil},
+		"reboots before it deletes": {`[{"when": {"rebootAnnotation": true, "nodeExists": true}, "then": "RemoveReboot"}]`, []string{"never node-deleted"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := planOf(t, story)
+			for i := range plan.Spec.Controllers {
+				if of := &plan.Spec.Controllers[i]; of.Name == "remediation" && c.overlay != "" {
+					if err := json.Unmarshal([]byte(c.overlay), &of.Overlay); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			s, err := sim.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := play.Run(context.Background(), plan, s.Backend(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reference, err := s.Reference(context.Background(), plan)
+			if err != nil || reference == nil {
+				t.Fatalf("there is no reference: %v", err)
+			}
+			found := leads.Compare(o.Side(), reference.Side())
+			for _, want := range c.want {
+				if !slices.ContainsFunc(found, func(l leads.Lead) bool { return l.Name() == want }) {
+					t.Errorf("%+v has no lead %s", found, want)
+				}
+			}
+			if len(c.want) == 0 && len(found) > 0 {
+				t.Errorf("right controllers give leads: %+v", found)
+			}
+		})
 	}
 }
 

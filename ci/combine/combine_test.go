@@ -34,7 +34,7 @@ func TestSample(t *testing.T) {
 		names[s.name] = true
 		of := fnv.New32a()
 		of.Write([]byte(s.name))
-		if of.Sum32()%40 == 0 {
+		if of.Sum32()%100 == 0 {
 			sample = append(sample, s)
 		}
 	}

@@ -59,6 +59,16 @@ var sets = []set{
 		}, back...),
 	},
 	{
+		name:      "unpowered",
+		spec:      "healthCheck: {unhealthyAfter: 6s, nodeStartupTimeout: 90s}\n  controllers: [{name: remediation}, {name: healthcheck}]",
+		processes: []string{"remediation", "healthcheck"},
+		phases: []phase{
+			{"idle", nil},
+			{"marked", []string{"do: {cut: {host: HOST}}", "when: {event: annotation-set, host: HOST, key: " + external + "}"}},
+			{"asked", []string{"when: {event: annotation-set, host: HOST, key: " + held + "}"}},
+		},
+	},
+	{
 		name:      "marked",
 		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation, settings: {keepMarkUntilNodeReturns: true}}]",
 		processes: []string{"reboot", "remediation"},
@@ -147,6 +157,9 @@ var operations = []operation{
 	{name: "hang", do: "hang: {host: HOST}"},
 	{name: "panic", do: "panic: {host: HOST}"},
 	{name: "powerLoss", do: "powerLoss: {host: HOST}", undo: "powerUp: {host: HOST}"},
+	{name: "powerLost", do: "powerLoss: {host: HOST}"},
+	{name: "button", do: "powerUp: {host: HOST}"},
+	{name: "lateOn", do: "addFault: {name: late, host: HOST, rule: {when: {reset: [\"On\"], count: 1}, effect: {delay: 12s}}}", undo: "removeFault: {name: late}"},
 	{name: "away", do: "addFault: {name: away, host: HOST, rule: {effect: {unreachable: true}}}", undo: "removeFault: {name: away}"},
 	{name: "lag", do: "addFault: {name: lag, host: HOST, rule: {effect: {lag: 4s}}}", undo: "removeFault: {name: lag}"},
 	{name: "deaf", do: "addFault: {name: deaf, host: HOST, rule: {when: {reset: [ForceOff]}, effect: {ignore: true}}}", undo: "removeFault: {name: deaf}"},
@@ -175,8 +188,10 @@ var operations = []operation{
 	{name: "budget", do: "create: {object: PodDisruptionBudget/all, with: {spec: {selector: {}}, status: {observedGeneration: 1, disruptionsAllowed: 0}}}", undo: "delete: {object: PodDisruptionBudget/all}", of: []string{"deleted", "hooked"}},
 	{name: "checkPatched", do: "patch: {object: MachineHealthCheck/fencelab, merge: {spec: {remediation: {triggerIf: {unhealthyLessThanOrEqualTo: 1}}}}}", of: []string{"checked", "fenced"}},
 	{name: "refused", do: "failAPI: {verb: patch, code: 500}", undo: "apiRestore: {}"},
-	{name: "apiAway", do: "apiOutage: {}", undo: "apiRestore: {}"},
-	{name: "apiHangs", do: "apiOutage: {hang: true}", undo: "apiRestore: {}"},
+	// The plain watchdog agent has no peers: where the control plane fails it resets every host, as
+	// in the story wrong-control-plane-failure-resets-everybody.
+	{name: "apiAway", do: "apiOutage: {}", undo: "apiRestore: {}", of: []string{"checked", "unpowered", "marked", "rebooted", "deleted", "hooked", "fenced"}},
+	{name: "apiHangs", do: "apiOutage: {hang: true}", undo: "apiRestore: {}", of: []string{"checked", "unpowered", "marked", "rebooted", "deleted", "hooked", "fenced"}},
 	{name: "etcdAway", do: "etcdOutage: {}", undo: "apiRestore: {}"},
 }
 
@@ -200,7 +215,7 @@ func stories() []story {
 		s := &sets[i]
 		for reached := range s.phases {
 			for _, op := range s.operations() {
-				for _, beside := range [...]int{0, 1, (len(s.phases) + 1) / 2} { // alone, as it begins, and half-way
+				for beside := range s.phases { // alone, and beside a second host in each phase but the first
 					all = append(all, s.story(s.steps(reached, "worker-1"), op, beside))
 				}
 			}

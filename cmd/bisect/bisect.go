@@ -26,8 +26,8 @@ const (
 )
 
 // Find looks for the first bad one of n commits, of which the first is good and the last bad as far
-// as is known. Try tries one, and is asked for the fewest that it takes. It returns the last good and
-// the first bad one; between them are only such that were skipped.
+// as is known. Try tries one, and is asked for the fewest that it takes. It returns the last good
+// and the first bad one; between them are only such that were skipped.
 func Find(n int, try func(i int) (Verdict, error)) (good, bad int, err error) {
 	verdicts := make([]Verdict, n)
 	for good, bad = 0, n-1; ; {
@@ -105,8 +105,8 @@ func (h *History) Subject(ctx context.Context, i int) string {
 }
 
 // Checkout has the work tree of a commit, which is not the user's own. It is beside that, so that a
-// go.mod finds what it replaces by a path, and is removed when the history is closed or this process
-// is gone.
+// go.mod finds what it replaces by a path, and is removed when the history is closed or this
+// process is gone.
 func (h *History) Checkout(ctx context.Context, i int) (dir string, err error) {
 	if h.tree != "" {
 		_, err = git(ctx, h.tree, "checkout", "--quiet", "--force", "--detach", h.Commits[i])

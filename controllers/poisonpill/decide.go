@@ -86,7 +86,7 @@ type State struct {
 	// Stamped: the Machine says that its mark is about the fenced boot, or was when it stood;
 	// where there is no NodeFence, about any boot.
 	Stamped bool `json:"stamped"`
-	// Cordoned: the Node is cordoned, and names the NodeFence.
+	// Cordoned: the Node names the NodeFence, and while it reports the fenced boot it is cordoned.
 	Cordoned bool `json:"cordoned"`
 	// Bare: a kubelet has recreated the Node, which lacks what users had set on the previous one.
 	Bare bool `json:"bare"`

@@ -70,9 +70,11 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server, never from a cache: a pending reboot that
 	// is over already would cut the power of the freshly booted host.
-	Live  client.Reader
-	Clock clock.PassiveClock
-	Power Power
+	Live client.Reader
+	// Clock shows the time, as the status has it. Steady measures how long something takes that
+	// this process has seen itself: setting the clock doesn't move it.
+	Clock, Steady clock.PassiveClock
+	Power         Power
 	// Warn reports a problem with an object to its users; may be nil.
 	Warn     func(about client.Object, reason, message string)
 	Settings Settings
@@ -93,7 +95,9 @@ type memory struct {
 	// since is when this process first wanted the boot that runs to go off for
 	// that goal, and again says that it has seen the host off for it before: then
 	// the host came on by itself, and this boot is shut down like any other.
+	// Age is how long the goal had been on record then.
 	since                     time.Time
+	age                       time.Duration
 	again                     bool
 	shutDownSent, softRefused bool
 	// shown is the last boot that was seen on, recorded the last one that this process recorded,
@@ -103,9 +107,10 @@ type memory struct {
 	// offAnswered is when the BMC first answered a PowerOff since a boot was recorded or a PowerOn
 	// sent. Even a refused PowerOff reached the BMC after that PowerOn.
 	offAnswered time.Time
-	// ahead is a recorded boot that lies in the future, and aheadSeen when this
-	// process saw it first.
-	ahead, aheadSeen time.Time
+	// boot is a recorded boot, bootSeen when this process saw it first, and bootAge how long it had
+	// been on record then.
+	boot, bootSeen time.Time
+	bootAge        time.Duration
 	// command is the last power command that was accepted, or may have been, and commanded its
 	// time.
 	command   Action
@@ -177,7 +182,7 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 			m.succeed()
 		}
 	}
-	now := r.Clock.Now()
+	wall, now := r.Clock.Now(), r.Steady.Now()
 	if booted := provisioning.LastPoweredOn; booted != nil {
 		calledOff := !m.offAnswered.IsZero() && now.Sub(m.offAnswered) >= r.Settings.CommandInterval.Duration
 		// An answer that stands was given after that boot had been seen or called off,
@@ -187,7 +192,7 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		case s.StatusOn:
 			m.shown = booted.Time
 		case !s.Pending && !m.shown.Equal(booted.Time) && !over:
-			s.BootRecorded = now.Sub(m.bootSeen(booted.Time, now)) < r.Settings.BootTimeout.Duration
+			s.BootRecorded = m.sinceBoot(booted.Time, wall, now) < r.Settings.BootTimeout.Duration
 			s.OnSent = m.onSent || !m.recorded.Equal(booted.Time)
 		}
 	}
@@ -202,9 +207,9 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		if s.Pending {
 			goal = provisioning.PendingRebootSince.Time
 		}
-		m.aim(goal, now)
+		m.aim(goal, wall, now)
 		s.ShutDownSent = m.shutDownSent
-		s.SoftFailed = m.softRefused || now.Sub(m.start()) >= r.Settings.SoftTimeout.Duration
+		s.SoftFailed = m.softRefused || now.Sub(m.since)+m.age >= r.Settings.SoftTimeout.Duration
 	}
 	expected := PowerOn
 	if s.Power == On || s.CallsOff() {
@@ -257,6 +262,7 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 		return r.setStatus(ctx, host, `"provisioning":{"heldOffFor":`+answerStatus(host)+`}`)
 	case RecordPending:
 		since := r.later(host.Status.Provisioning.LastPoweredOn)
+		m.aim(since, since, r.Steady.Now())
 		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":"`+since.Format(metav1.RFC3339Micro)+`"}`)
 	case RecordBoot:
 		booted := r.later(host.Status.Provisioning.PendingRebootSince, host.Status.Provisioning.LastPoweredOn)
@@ -315,7 +321,7 @@ func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *me
 		m.onSent, m.offAnswered = true, time.Time{}
 	}
 	err := call(ctx, host)
-	now, refused := r.Clock.Now(), errors.Is(err, ErrRefused)
+	now, refused := r.Steady.Now(), errors.Is(err, ErrRefused)
 	m.busy = errors.Is(err, ErrNotNow)
 	if action == PowerOff && (err == nil || refused) && m.offAnswered.IsZero() {
 		m.offAnswered = now
@@ -419,36 +425,28 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.hosts, key)
 }
 
-// aim notes the goal that the host goes off for.
-func (m *memory) aim(goal, now time.Time) {
+// aim notes what the host goes off for. The time of its soft shutdown began when the request was
+// recorded, which survives a crash, or, if that lies in the future, when this process first saw it.
+// For a host that came on again while it was held, it is when the host was seen on.
+func (m *memory) aim(goal, wall, now time.Time) {
 	if !m.goal.Equal(goal) {
 		m.goal, m.since, m.again = goal, time.Time{}, false
 	}
-	if m.since.IsZero() {
-		m.since, m.shutDownSent, m.softRefused = now, false, false
+	if !m.since.IsZero() {
+		return
+	}
+	m.since, m.age, m.shutDownSent, m.softRefused = now, 0, false, false
+	if !goal.IsZero() && !m.again {
+		m.age = max(0, wall.Sub(goal))
 	}
 }
 
-// start returns when the soft shutdown's time began: when the request was recorded, which survives
-// a crash, or, if that time lies in the future, when this process first saw it. For a host that
-// came on again while it was held, it is when the host was seen on.
-func (m *memory) start() time.Time {
-	if m.goal.IsZero() || m.again || m.since.Before(m.goal) {
-		return m.since
+// sinceBoot returns how long ago a boot was recorded, or, if that lies in the future, first seen.
+func (m *memory) sinceBoot(booted, wall, now time.Time) time.Duration {
+	if !m.boot.Equal(booted) {
+		m.boot, m.bootSeen, m.bootAge = booted, now, max(0, wall.Sub(booted))
 	}
-	return m.goal
-}
-
-// bootSeen returns when a boot was recorded, or, if that time lies in the future, when it was
-// first seen.
-func (m *memory) bootSeen(booted, now time.Time) time.Time {
-	if !booted.After(now) && !booted.Equal(m.ahead) {
-		return booted
-	}
-	if !booted.Equal(m.ahead) {
-		m.ahead, m.aheadSeen = booted, now
-	}
-	return m.aheadSeen
+	return now.Sub(m.bootSeen) + m.bootAge
 }
 
 func (m *memory) fail(err error, reading bool) {

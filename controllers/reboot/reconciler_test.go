@@ -99,7 +99,7 @@ func (w *world) write(obj client.Object, patch client.Patch, do func() error) er
 // restart crashes the controller: it loses what it remembers.
 func (w *world) restart() {
 	w.reconciler = &Reconciler{
-		Client: w.api, Live: w.api, Clock: w.clock, Power: w, Settings: DefaultSettings(), Decide: Decide,
+		Client: w.api, Live: w.api, Clock: w.clock, Steady: w.clock, Power: w, Settings: DefaultSettings(), Decide: Decide,
 		Warn: func(_ client.Object, reason, message string) { w.warnings = append(w.warnings, reason+": "+message) },
 	}
 }
@@ -298,6 +298,24 @@ func TestShutdownTimeSurvivesCrashes(t *testing.T) {
 	w.run(func() bool { w.restart(); return slices.Contains(w.effects, "PowerOff") })
 	if waited := w.clock.Now().Sub(epoch); waited > w.reconciler.Settings.SoftTimeout.Duration+10*time.Second {
 		t.Errorf("powered off hard only after %s", waited)
+	}
+}
+
+// TestShutdownTimeOutlastsAClock: a clock that is set while a host shuts down gives it neither less
+// time nor more, unless the process dies.
+func TestShutdownTimeOutlastsAClock(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		w := newWorld(t, nil)
+		w.stuck = true
+		shown := clocktesting.NewFakePassiveClock(epoch)
+		w.reconciler.Clock = shown
+		w.annotate(api.RebootAnnotation, "")
+		w.run(func() bool { return slices.Contains(w.effects, "ShutDown") })
+		shown.SetTime(epoch.Add(jump))
+		w.run(func() bool { return slices.Contains(w.effects, "PowerOff") })
+		if waited, soft := w.clock.Now().Sub(epoch), w.reconciler.Settings.SoftTimeout.Duration; waited < soft || waited > soft+10*time.Second {
+			t.Errorf("a clock that jumped by %s: powered off hard after %s, want %s", jump, waited, soft)
+		}
 	}
 }
 

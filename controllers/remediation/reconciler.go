@@ -56,9 +56,9 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Clock measures how much time has passed. It is compared with no other clock, except that of
-	// the previous process.
-	Clock clock.PassiveClock
+	// Clock dates requests. It is compared with no other clock, except that of the previous
+	// process. Steady measures how long this process has waited: setting the clock doesn't move it.
+	Clock, Steady clock.PassiveClock
 	// Warn warns the users of an object; may be nil.
 	Warn     func(about client.Object, reason, message string)
 	Settings Settings
@@ -158,7 +158,7 @@ func (r *Reconciler) overdueIn(m *memory, s State) time.Duration {
 		m.released = time.Time{}
 		return 0
 	}
-	now := r.Clock.Now()
+	now := r.Steady.Now()
 	if m.released.IsZero() {
 		m.released = now
 	}

@@ -33,7 +33,7 @@ const asked = `{"mode":"hard","request":"1"}`
 // reconciler makes a Reconciler on c that remembers what s says it does.
 func reconciler(cache, live client.WithWatch, s State, decide func(State) Action) *Reconciler {
 	r := &Reconciler{
-		Client: cache, Live: live, Clock: clocktesting.NewFakePassiveClock(epoch), Settings: DefaultSettings(), Decide: decide,
+		Client: cache, Live: live, Clock: clocktesting.NewFakePassiveClock(epoch), Steady: clocktesting.NewFakePassiveClock(epoch), Settings: DefaultSettings(), Decide: decide,
 		hosts: map[types.NamespacedName]*memory{key: {}},
 	}
 	m := r.hosts[key]
@@ -428,7 +428,7 @@ func TestNodeThatNeverReturns(t *testing.T) {
 	c := serve(State{NeedsRemediation: true, StatusOn: true, PoweredOffMark: true}, interceptor.Funcs{})
 	clock := clocktesting.NewFakePassiveClock(epoch)
 	r := reconciler(c, c, State{}, KeepMark)
-	r.Clock = clock
+	r.Steady = clock
 	result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	if err != nil || result.RequeueAfter != r.Settings.NodeTimeout.Duration {
 		t.Fatalf("it looks again after %s: %v", result.RequeueAfter, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/leads"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/version"
@@ -40,6 +41,9 @@ type Session struct {
 	Another func() play.Backend
 	// Twin plays a plan again with fencelab's own controllers. Nil plays none.
 	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)
+
+	// Leads compares runs with those of a reference. Nil compares none.
+	Leads *Leads
 
 	// AsFound says that the schedules of failures are not shrunk.
 	AsFound bool
@@ -76,6 +80,10 @@ type Sink interface {
 	Keeps() bool
 	// Beside takes over a run together with its twin.
 	Beside(o *play.Outcome, twin *play.Twin)
+	// Lead takes over a run with a new lead, and its reference, and returns where it can be read.
+	Lead(o, reference *play.Outcome) (where string, err error)
+	// Leads takes over the leads of all runs: those that are not accepted, and how many are.
+	Leads(all *leads.All, fresh []*leads.Group, known int)
 	// Progress reports how far a search of total schedules has come, until done is called.
 	Progress(name string, total int) (at func(Tally), done func())
 	// Searched takes over what came of a search in all.
@@ -139,9 +147,12 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 	shown, failed := s.To.Outcome(outcome, played.Took)
 	s.entry.ran(outcome, shown)
 	if outcome.Meets() != "" {
-		if err := s.Beside(ctx, outcome); err != nil {
-			return 0, err
-		}
+		err = s.Beside(ctx, outcome)
+	} else {
+		err = s.Compare(ctx, outcome)
+	}
+	if err != nil {
+		return 0, err
 	}
 	if failed != nil {
 		s.To.Say("fencelab: %v\n", failed)

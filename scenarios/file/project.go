@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios/leads"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -23,6 +24,8 @@ type Project struct {
 	Module string `json:"module,omitempty"`
 	// Defaults are values of flags, by the verb and the flag.
 	Defaults map[string]map[string]any `json:"defaults,omitempty"`
+	// Leads accepts leads of run --leads, each with the reason.
+	Leads []leads.Accepted `json:"leads,omitempty"`
 
 	// File is the file that it was read from.
 	File string `json:"-"`
@@ -72,6 +75,11 @@ func loadProject(name string) (*Project, error) {
 	}
 	if p.Module != "" {
 		p.checkModule()
+	}
+	for i, l := range p.Leads {
+		if l.Lead == "" || l.Why == "" {
+			p.doc.bad(fmt.Sprintf("leads[%d]", i), "a lead that is accepted has a name, as run --leads prints it before the colon, and a reason: write lead and why")
+		}
 	}
 	return p, p.doc.err()
 }

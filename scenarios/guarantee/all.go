@@ -4,22 +4,27 @@ package guarantee
 
 import (
 	"fmt"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// All returns the invariants in the order of reports: safety first.
-func All() []invariant.Invariant {
+// Every returns all invariants in the order of reports: safety first.
+func Every() []invariant.Invariant {
 	return []invariant.Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
 		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
-		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
+		oneCyclePerRequest, OneFencingPerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
 	}
+}
+
+// All returns those that are about every story, and not about requests of a system's own.
+func All() []invariant.Invariant {
+	return slices.DeleteFunc(Every(), func(inv invariant.Invariant) bool { return inv.ID == OneFencingPerRequest.ID })
 }
 
 // Always are the invariants that are judged whatever a scenario names.
@@ -37,7 +42,7 @@ func IsAlways(id string) bool {
 // Lookup returns the invariant with an ID, or an error that names the nearest.
 func Lookup(id string) (invariant.Invariant, error) {
 	var ids []string
-	for _, inv := range append(All(), OneFencingPerRequest) {
+	for _, inv := range Every() {
 		if inv.ID == id {
 			return inv, nil
 		}

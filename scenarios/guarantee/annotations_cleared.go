@@ -15,39 +15,54 @@ var annotationsCleared = invariant.Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), within: p.Timings.Return, away: map[string]bool{}, offline: map[string]bool{}, consumer: map[string]string{}}
+		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), roles: p.Roles, within: p.Timings.Back(), hosts: invariant.NewRoster[annotated](p.Hosts)}
 	},
 }
 
 // annotations judges what is left after healing. A keyed annotation that the
 // scenario's user set is theirs to remove, and the scenario has to. A plain one
-// stays while spec.online is false (seed 000).
+// stays while spec.online is false (seed 000). What no part of the story answers stays, too.
 type annotations struct {
 	invariant.Promise
+	roles invariant.Roles
+	hosts invariant.Roster[annotated]
 	// within is how long a mark may stay on a Machine whose Node is away.
-	within  time.Duration
-	away    map[string]bool // hosts, while their Node is deleted or not Ready
-	offline map[string]bool
-	left    []history.Event // the AnnotationSet of each, oldest first
-	// consumer is the user of each host by its own word, as Kind/name. Nobody answers the mark of
-	// a Machine that names the host of another.
-	consumer map[string]string
+	within time.Duration
+	left   []history.Event // the AnnotationSet of each, oldest first
+}
+
+// annotated is a host: away while its Node is deleted or not Ready, offline while it should be off.
+// Consumer is its user by its own word, as Kind/name: the mark of a Machine that names the host of
+// another is answered by no controller.
+type annotated struct {
+	invariant.Body
+	away, offline bool
+	consumer      string
 }
 
 func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	c.Promise.Observe(e)
+	if e.Host == "" {
+		return nil
+	}
+	h := c.hosts.Of(e.Host)
+	if e.Kind.Layer() == history.World {
+		h.Body.Observe(e)
+	}
 	switch e.Kind {
 	case history.HostConsumer:
-		c.consumer[e.Host] = e.Value
+		h.consumer = e.Value
 	case history.NodeDeleted, history.NodeNotReady:
-		c.away[e.Host] = true
+		h.away = true
 	case history.NodeReady:
-		c.away[e.Host] = false
+		h.away = false
 	case history.OnlineWanted:
-		c.offline[e.Host] = e.Value == "false"
+		h.offline = e.Value == "false"
 	case history.AnnotationSet:
 		if c.concerned(e) && c.find(e) < 0 {
-			c.Judged++
+			if c.answered(h, e.Key == invariant.ExternalAnnotation) {
+				c.Judged++
+			}
 			c.left = append(c.left, *e)
 		}
 	case history.AnnotationRemoved:
@@ -63,6 +78,16 @@ func (c *annotations) concerned(e *history.Event) bool {
 	return reboot || e.Key == invariant.ExternalAnnotation || e.Key == invariant.PoweredOffAnnotation
 }
 
+// answered reports whether those who answer a mark, or another annotation, are parts of the story.
+// Agents take a mark away when the host is back: one that is off needs somebody to switch it on.
+func (c *annotations) answered(h *annotated, mark bool) bool {
+	power := c.roles.Power != ""
+	if !mark {
+		return power
+	}
+	return power && c.roles.Remediation != "" || len(c.roles.Fencers) > 0 && (power || !h.IsOff())
+}
+
 func (c *annotations) find(e *history.Event) int {
 	for i := range c.left {
 		if c.left[i].Object == e.Object && c.left[i].Key == e.Key {
@@ -76,12 +101,13 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.left {
 			e := &c.left[i]
-			user := c.consumer[e.Host]
-			if e.Key == invariant.RebootAnnotation && c.offline[e.Host] || e.Key == invariant.ExternalAnnotation && user != "" && user != e.Object {
+			h := c.hosts.Of(e.Host)
+			mark := e.Key == invariant.ExternalAnnotation
+			if e.Key == invariant.RebootAnnotation && h.offline || mark && h.consumer != "" && h.consumer != e.Object || !c.answered(h, mark) {
 				continue
 			}
 			var within time.Duration
-			if strings.HasPrefix(e.Object, "Machine/") && c.away[e.Host] {
+			if strings.HasPrefix(e.Object, "Machine/") && h.away {
 				within = c.within
 			}
 			if !yield(invariant.Lack{

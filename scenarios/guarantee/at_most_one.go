@@ -1,8 +1,11 @@
 package guarantee
 
-import "github.com/fencelab/fencelab/scenarios/invariant"
+import (
+	"time"
 
-import "github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
 
 var atMostOne = invariant.Invariant{
 	ID:    "at-most-one",
@@ -11,17 +14,24 @@ var atMostOne = invariant.Invariant{
 	New: func(p invariant.Params) invariant.Checker {
 		return &copies{
 			Ruling: invariant.Ruling{ID: "at-most-one", Skew: p.Timings.Skew},
-			hosts:  invariant.NewRoster[invariant.Body](p.Hosts),
+			hosts:  invariant.NewRoster[cutOff](p.Hosts),
+			agents: len(p.Roles.Fencers) > 0 && p.Timings.Watchdog > 0,
+			resets: p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + p.Timings.Slack,
 		}
 	},
 }
 
 // copies judges every WorkloadStarted. A process ends when it is seen to stop or
-// when its boot ends; while its host is not observed it may run on.
+// when its boot ends; while its host is not observed it may run on. A user who deletes the Pod of
+// one that runs, or its Node, releases it: no controller keeps the next copy from starting then,
+// unless an agent should have let its host be reset by now.
 type copies struct {
 	invariant.Ruling
-	hosts   invariant.Roster[invariant.Body]
+	hosts   invariant.Roster[cutOff]
 	running []placed
+	// agents says that hosts which are cut off are reset, and resets how long that takes at most.
+	agents bool
+	resets time.Duration
 	// ended are the ends of the recent past, kept only for as long as their order
 	// with a start is not known.
 	ended []placed
@@ -31,22 +41,59 @@ type copies struct {
 	unseen int
 }
 
-// placed is a process of the exclusive workload on a host.
+// cutOff is a host, and since when it has no network.
+type cutOff struct {
+	invariant.Body
+	since history.Event
+}
+
+// placed is a process of the exclusive workload on a host. Nodeless is a user's deletion of the
+// host's Node, until there is another, and released the user's deed that its Pod is gone for.
 type placed struct {
 	host, boot string
 	process
+	nodeless, released history.Event
 }
 
 func (c *copies) Observe(e *history.Event) *invariant.Violation {
 	c.Ripen(e.At)
-	if e.Host != "" && e.Kind.Layer() == history.World {
+	switch layer := e.Kind.Layer(); {
+	case e.Host == "":
+	case layer == history.World:
 		c.judge(e)
+	case layer == history.API:
+		c.released(e)
 	}
 	return c.Tell()
 }
 
+// released takes in what becomes of the Nodes and Pods of the processes that run.
+func (c *copies) released(e *history.Event) {
+	for i := range c.running {
+		p := &c.running[i]
+		switch {
+		case p.host != e.Host:
+		case e.Kind == history.NodeCreated:
+			p.nodeless = history.Event{}
+		case e.Kind == history.NodeDeleted && invariant.ByUser(e):
+			p.nodeless = *e
+		case e.Kind != history.PodDeleted || p.uid != e.UID:
+		case invariant.ByUser(e):
+			p.released = *e
+		default:
+			p.released = p.nodeless
+		}
+	}
+}
+
 func (c *copies) judge(e *history.Event) {
-	b := c.hosts.Of(e.Host)
+	h := c.hosts.Of(e.Host)
+	b := &h.Body
+	if whole := e.From == "" && e.To == ""; e.Kind == history.LinkCut && whole && h.since.Kind == "" {
+		h.since = *e
+	} else if e.Kind == history.LinkRestored && whole {
+		h.since = history.Event{}
+	}
 	was := lapsed(b)
 	gone := b.Observe(e)
 	if is := lapsed(b); is && !was {
@@ -120,6 +167,12 @@ func (c *copies) start(e *history.Event, boot string) {
 		if p.host == e.Host {
 			while = "another copy still ran there"
 		}
+		cut := &c.hosts.Of(p.host).since
+		if due := c.agents && cut.Kind != "" && e.At-cut.At > c.resets; p.released.Kind != "" && !due {
+			c.Judged--
+			c.SetAside(e, "a user had released it while "+while+": "+invariant.Clause(&p.released))
+			continue
+		}
 		c.Accuse(invariant.Cause{Host: p.host, Thing: p.object}, &p.event, e, while)
 	}
 	if len(c.running) == 0 && c.over.object == e.Object && c.over.host != e.Host {
@@ -139,7 +192,7 @@ func (c *copies) start(e *history.Event, boot string) {
 	if c.unseen > 0 {
 		c.Suspend(e, " while another host was not observed")
 	}
-	c.running = append(c.running, placed{e.Host, boot, process{e.Object, e.UID, *e}})
+	c.running = append(c.running, placed{host: e.Host, boot: boot, process: process{e.Object, e.UID, *e}})
 }
 
 func (c *copies) Finish(complete bool) invariant.Result {

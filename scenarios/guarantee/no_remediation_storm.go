@@ -22,6 +22,7 @@ var noRemediationStorm = invariant.Invariant{
 			Hindrances: p.Hindrances,
 			grace:      p.Timings.Slack,
 			coolDown:   p.Timings.CoolDown,
+			returns:    p.Timings.Return,
 			writes:     map[string][]history.Event{},
 			idle:       map[string]idleness{},
 			command:    p.Timings.Command,
@@ -58,6 +59,8 @@ type storms struct {
 	// coolDown how long no Machine is marked after that.
 	crowded  history.Event
 	coolDown time.Duration
+	// returns is how long a Node may stay away before its host is cycled again for the same mark.
+	returns time.Duration
 	// writes are the latest of each controller to each object, and idle those since anything
 	// but that has happened.
 	writes map[string][]history.Event
@@ -254,7 +257,8 @@ func (c *storms) asked(h *stormy, e *history.Event, set bool) {
 		}
 	case set && invariant.Plays(e.Actor, c.roles.Remediation) && h.mark.Kind != "":
 		c.Judged++
-		late := c.targets.Check != nil && e.At-h.fenced.At+invariant.Coarse >= c.targets.Check.Startup
+		passed := e.At - h.fenced.At + invariant.Coarse
+		late := c.targets.Check != nil && passed >= c.targets.Check.Startup || c.returns > 0 && passed >= c.returns
 		if h.fenced.Kind != "" && h.over && !late {
 			c.Breach(&h.fenced, e, fmt.Sprintf("%s was to be fenced again at %s for the mark of %s, which had led to a fencing at %s",
 				e.Host, invariant.Seconds(e.At), invariant.Seconds(h.mark.At), invariant.Seconds(h.fenced.At)))

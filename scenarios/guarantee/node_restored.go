@@ -15,7 +15,7 @@ var nodeRestored = invariant.Invariant{
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts), within: p.Timings.Return}
+		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts), within: p.Timings.Back()}
 	},
 }
 
@@ -23,10 +23,11 @@ var nodeRestored = invariant.Invariant{
 // one and should be on. Ready counts only while the host's boot is complete, for
 // an API object outlives the kubelet that wrote it.
 //
-// The labels are those that the Node had when it was deleted; others may have
-// come. It was schedulable before unless it was cordoned already when the first
-// thing happened to it: its boot ended, it stopped being Ready, was deleted, or
-// fencing was decided. Whoever cordons it later must uncordon it.
+// The labels are those that the Node had when it was deleted; others may have come. Only agents
+// keep a copy: the remediation controller deletes a Node with what users have set on it since it
+// was created (seed 002), and the kubelet brings its own. It was schedulable before unless it was
+// cordoned already when the first thing happened to it: its boot ended, it stopped being Ready, was
+// deleted, or fencing was decided. Whoever cordons it later must uncordon it.
 type nodes struct {
 	invariant.Promise
 	roles invariant.Roles
@@ -38,12 +39,13 @@ type nodes struct {
 type nodeHost struct {
 	invariant.Body
 	invariant.Demand
-	had       bool
-	uid       string
-	ready     bool
-	cordoned  bool
-	labels    string
-	disturbed bool
+	had      bool
+	uid      string
+	ready    bool
+	cordoned bool
+	// labels of the Node, and theirs: of these, the ones that users have set since it was created.
+	labels, theirs string
+	disturbed      bool
 	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes
 	// its kubelet register again.
 	forsaken string
@@ -82,7 +84,7 @@ func (c *nodes) judge(e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
-		h.ready, h.cordoned, h.labels = false, false, ""
+		h.ready, h.cordoned, h.labels, h.theirs = false, false, "", ""
 	case history.MachineDeleting, history.MachineDeleted:
 		h.leaving = true
 	case history.MachineCreated:
@@ -95,7 +97,9 @@ func (c *nodes) judge(e *history.Event) {
 		if e.UID == h.uid {
 			c.disturb(h, e)
 			if history.MissingLabels(h.labels, h.wanted) == "" {
-				h.wanted = h.labels
+				if h.wanted = h.labels; !c.roles.Agent(e.Actor) {
+					h.wanted = history.MissingLabels(h.theirs, h.labels)
+				}
 			}
 			h.uid = ""
 			if h.cordoned && c.roles.Agent(e.Actor) && c.roles.Blameless(&h.cordon) {
@@ -118,6 +122,9 @@ func (c *nodes) judge(e *history.Event) {
 		}
 		h.ready = false
 	case history.NodeLabels:
+		if invariant.ByUser(e) {
+			h.theirs += "," + history.MissingLabels(h.labels, e.Value)
+		}
 		h.labels = e.Value
 	case history.NodeCordoned:
 		h.cordoned, h.since, h.cordon, h.owed = true, *e, *e, history.Event{}

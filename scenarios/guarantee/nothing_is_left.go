@@ -181,7 +181,7 @@ func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.hosts.Hosts {
 			name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
-			l := h.leaves(name)
+			l := h.leaves(name, c.roles.Power != "")
 			l.Host, l.Comes, l.On = name, leftEvents, invariant.Parties{Host: name, BMC: name, Any: true}
 			if l.Sentence != "" && !yield(l) {
 				return
@@ -193,15 +193,16 @@ func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
 // leftEvents come when something that was left is removed.
 var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped}
 
-// leaves is the first thing that is left of what was done to a host.
-func (h *leavings) leaves(name string) invariant.Lack {
+// leaves is the first thing that is left of what was done to a host. A hold goes when it is
+// answered, which needs a controller of the power.
+func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 	over := h.ready && h.Boot != "" && h.Complete && h.Boot != h.fence.Value
 	switch {
 	case h.left.Kind != "":
 		return invariant.Lack{Sentence: "the Node of " + name + " is still there, and its Machine is gone since " + invariant.Seconds(h.left.At), Since: &h.left}
 	case h.gone.Kind != "":
 		return invariant.Lack{Sentence: name + " is still used by " + h.gone.Object + ", which is gone since " + invariant.Seconds(h.gone.At), Since: &h.gone}
-	case len(h.holds) > 0 && h.machine == "":
+	case len(h.holds) > 0 && h.machine == "" && powered:
 		return invariant.Lack{Sentence: name + " is still held by " + h.holds[0].Key + ", and its Machine is gone", Since: &h.holds[0]}
 	case h.fence.Kind != "" && h.ready && !h.Known():
 		return invariant.Lack{Sentence: "nobody saw whether boot " + h.fence.Value + " of " + name + " is over, of which there is a NodeFence", Since: &h.fence, Blind: true}

@@ -401,7 +401,7 @@ func (c *cycles) Lacks() iter.Seq[invariant.Lack] {
 			h := &c.hosts.Hosts[i]
 			for j := range h.State.requests {
 				r := &h.State.requests[j]
-				if r.served || h.State.offline && h.State.off.Kind != "" && (r.there() || r.cycle.Kind != "") {
+				if c.roles.Power == "" || r.served || h.State.offline && h.State.off.Kind != "" && (r.there() || r.cycle.Kind != "") {
 					continue
 				}
 				sentence := "the request " + r.set.Key + " of " + invariant.Seconds(r.set.At) + " on " + h.Name

@@ -27,7 +27,8 @@ var softHasItsTime = invariant.Invariant{
 // controller remembers a request that was withdrawn until the host has booted.
 //
 // Excused is a command after a fault of the BMC, which may have refused to ask the operating
-// system, and one that was sent before it could be known that the hurry is over. Not judged is one
+// system, and one that was sent before it could be known that the hurry is over; and one of a
+// process that has begun since, and knows the time by a clock that is wrong. Not judged is one
 // to a host whose boot isn't complete, or is reported off: that calls off a boot that was not
 // seen.
 type courtesies struct {
@@ -36,6 +37,8 @@ type courtesies struct {
 	roles    invariant.Roles
 	hosts    invariant.Roster[courted]
 	patience time.Duration
+	// started is the last start of the power controller.
+	started history.Event
 }
 
 type courted struct {
@@ -53,6 +56,9 @@ type courted struct {
 }
 
 func (c *courtesies) Observe(e *history.Event) *invariant.Violation {
+	if e.Kind == history.ControllerStarted && c.roles.Powers(e.Actor) {
+		c.started = *e
+	}
 	if e.Host != "" && c.roles.Power != "" && c.patience > 0 {
 		c.judge(c.hosts.Of(e.Host), e)
 	}
@@ -136,7 +142,7 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		c.Kept(&h.hurried, e)
 	case c.Unaware(e, &h.calmed):
 		return
-	case h.fault.Seq > h.since.Seq:
+	case h.fault.Seq > h.since.Seq, c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
 		c.Excuse(e)
 	case e.At-h.since.At+invariant.Coarse >= c.patience:
 		c.Judged++

@@ -2,6 +2,7 @@ package guarantee
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -54,6 +55,8 @@ type reportHost struct {
 	recorded bool
 	// foreign says that another than the power controller has written a time, by which it may go.
 	foreign bool
+	// sent are the commands to go on that its BMC received.
+	sent []history.Event
 	// last is the last record of a boot, and booted the last boot if it came after that.
 	last, booted history.Event
 	// edge is the last power edge, right that the status has reported it, and wrong how often it
@@ -166,6 +169,10 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 			c.poweredOn(h, e)
 			h.recorded = false
 		}
+	case history.BMC:
+		if e.Kind == history.BMCCommand && invariant.PowersOn(e) {
+			h.sent = append(h.sent, *e)
+		}
 	case history.API:
 		switch e.Kind {
 		case history.PowerReported:
@@ -206,7 +213,8 @@ func (c *reports) poweredOn(h *reportHost, e *history.Event) {
 		return
 	}
 	c.Judged++
-	if shown := h.shown; shown.Kind != "" && !c.Belated(e) { // a command that comes late was recorded in its time
+	heldBack := func(command history.Event) bool { return c.HeldBack(&command, e) }
+	if shown := h.shown; shown.Kind != "" && !c.Belated(e) && !slices.ContainsFunc(h.sent, heldBack) { // a command that comes late was recorded in its time
 		c.Breach(&shown, e, invariant.Clause(e)+", and lastPoweredOn still told of a boot from before "+invariant.Seconds(shown.At))
 	}
 }

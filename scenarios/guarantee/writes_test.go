@@ -1,12 +1,14 @@
 package guarantee
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -85,6 +87,84 @@ func TestWritesWithoutARow(t *testing.T) {
 		if unlisted := len(got) == 1 && got[0].Unlisted; unlisted != tc.unlisted {
 			t.Errorf("%s: %+v", tc.event, got)
 		}
+	}
+}
+
+// usually is how each history of testdata/rows.txt begins.
+var usually = []string{
+	"0 machine-created rack-a on=Machine/m1 by=scenario",
+	"0 host-consumer rack-a on=BareMetalHost/rack-a by=scenario value=Machine/m1",
+	"0 online-wanted rack-a on=BareMetalHost/rack-a value=true by=scenario",
+	"0 last-powered-on rack-a on=BareMetalHost/rack-a value=2026-01-01T00:00:00Z by=reboot",
+	"0 power-reported rack-a on=BareMetalHost/rack-a value=true by=reboot",
+	"0 healthy rack-a", "0 healthy rack-b",
+}
+
+// TestEveryRowCatchesAProgram: of each row with a guarantee there is a history in which somebody of
+// its part does that without any right, and the guarantee objects to it, and to nothing else.
+func TestEveryRowCatchesAProgram(t *testing.T) {
+	data, err := os.ReadFile("testdata/rows.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	histories := map[string][]string{}
+	for _, part := range strings.Split(string(data), "\n\n")[1:] {
+		name, lines, _ := strings.Cut(strings.TrimSpace(part), "\n")
+		histories[name] = strings.Split(lines, "\n")
+	}
+	objects := func(lines []string, id string) (sentence string, broken bool) {
+		tr := &transcript{params: usual()}
+		tr.params.Hosts = []string{"rack-a", "rack-b"}
+		tr.params.Timings.Watchdog, tr.params.Timings.Silence, tr.params.Timings.Hearing = 10*time.Second, 12*time.Second, 20*time.Second
+		begun := false
+		for _, line := range slices.Concat(usually, lines, []string{"200 done"}) {
+			if !begun && !strings.HasPrefix(line, "0 ") {
+				begun = true
+				tr.events = append(tr.events, history.Event{Kind: history.RunStarted})
+			}
+			if strings.HasSuffix(line, " done") && !strings.HasPrefix(line, "200") {
+				continue
+			}
+			if err := tr.line(line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inv, err := Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range invariant.Judge(record(tr.events), []invariant.Invariant{inv}, tr.params) {
+			return r.Reason, r.Verdict == invariant.Violated
+		}
+		return "", false
+	}
+	for _, r := range invariant.Requests {
+		name := cmp.Or(r.Part, "any") + ": " + r.Does
+		lines := histories[name]
+		delete(histories, name)
+		if r.Judge == "" {
+			continue
+		}
+		var all, without []string
+		for _, line := range lines {
+			bare, wrong := strings.CutPrefix(line, "!")
+			if all = append(all, bare); !wrong {
+				without = append(without, line)
+			}
+		}
+		if len(all) == len(without) {
+			t.Errorf("%s: testdata/rows.txt has no program that does that without any right", name)
+			continue
+		}
+		if why, broken := objects(all, r.Judge); !broken {
+			t.Errorf("%s: %s does not object: %s", name, r.Judge, why)
+		}
+		if why, broken := objects(without, r.Judge); broken {
+			t.Errorf("%s: %s objects to something else: %s", name, r.Judge, why)
+		}
+	}
+	for name := range histories { // order does not matter: each by itself
+		t.Errorf("testdata/rows.txt: there is no row %s", name)
 	}
 }
 

@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Hindrance says which party an event holds up, and for how long. An event without one holds up no
 // party. A hindrance can excuse lateness, by as much as was held up. It excuses an action only if
@@ -32,6 +35,14 @@ func BootOf(host string) string { return "the boot of " + host }
 // LinkOf is the name of a hindrance that the restoring of a link ends; both ends are "" for
 // all links of a host.
 func LinkOf(from, to string) string { return ALink + from + " to " + to }
+
+// ClockOf is the name of a hindrance that the setting right of a clock ends.
+func ClockOf(whose string) string { return aClock + whose + " is wrong" }
+
+const aClock = "the clock of "
+
+// IsAClock reports whether a name is a ClockOf.
+func IsAClock(name string) bool { return strings.HasPrefix(name, aClock) }
 
 // ALink begins each LinkOf.
 const ALink = "the link from "

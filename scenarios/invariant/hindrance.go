@@ -97,9 +97,11 @@ func (h *Hindrances) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // every effect of the start is over
 		h.spells = h.spells[:0]
-	case history.Healed:
+	case history.Healed: // which mends no boot: what was done to one ends with it
 		h.withdrawn = e.At
-		h.free(e.At, func(s *Spell) bool { return !slices.Contains(e.Lasting, s.Name) })
+		h.free(e.At, func(s *Spell) bool {
+			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf(""))
+		})
 	case history.LabStalled:
 		h.begin(e, theLab, isStalled, true)
 	case history.LabRecovered:
@@ -116,7 +118,9 @@ func (h *Hindrances) Observe(e *history.Event) {
 	case history.HostResumed:
 		h.end(e, history.HostEnd(e.Host), isPaused)
 	case history.PowerOff, history.BootEnded, history.BootStarted:
-		h.end(e, history.HostEnd(e.Host), history.BootOf(e.Host))
+		party, name := history.HostEnd(e.Host), history.BootOf(e.Host)
+		// What was done to a host in the instant of its reset was done to the boot that begins.
+		h.free(e.At, func(s *Spell) bool { return s.Party == party && s.Name == name && s.begin < e.At })
 	case history.EvidenceLost:
 		h.begin(e, history.BMCEnd(e.Host), isUnseen, false)
 	case history.EvidenceRegained:
@@ -306,12 +310,19 @@ func (h *Hindrances) Belated(e *history.Event) bool {
 	return false
 }
 
-// heldBack reports whether e may be the effect of a command that a fault of the host's BMC held
+// HeldBack reports whether e may be the effect of a command that a fault of the host's BMC held
 // back.
-func (h *Hindrances) heldBack(command, e *history.Event) bool {
+func (h *Hindrances) HeldBack(command, e *history.Event) bool {
 	return slices.ContainsFunc(h.spells, func(s Spell) bool {
 		done := command.At + s.beyond
 		return s.beyond > 0 && s.Party == history.BMCEnd(e.Host) && s.begin <= command.At && command.At < s.end && e.At >= done && e.At-done < h.grace
+	})
+}
+
+// Misled reports whether the clock of an actor is wrong at a moment.
+func (h *Hindrances) Misled(actor string, at time.Duration) bool {
+	return slices.ContainsFunc(h.spells, func(s Spell) bool {
+		return history.IsAClock(s.Name) && s.of(actor) && s.begin <= at && at < s.end
 	})
 }
 

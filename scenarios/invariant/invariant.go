@@ -161,6 +161,15 @@ type Timings struct {
 	Quiet time.Duration
 }
 
+// Back is how long a Node that was remediated may be away altogether: until its host is cycled
+// again, and has booted; 0 if that never happens.
+func (t *Timings) Back() time.Duration {
+	if t.Return == 0 {
+		return 0
+	}
+	return t.Return + t.Boot + t.Slack
+}
+
 // Checker judges one history against one invariant.
 type Checker interface {
 	// Observe is called for every event in order. It returns the violation at

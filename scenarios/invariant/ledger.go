@@ -21,51 +21,61 @@ type Harm struct {
 	NoPart, Unlisted bool
 }
 
-// HarmKind is a kind of harm: the events that show it, and the guarantee that judges it.
+// HarmKind is a kind of harm: the events that show it, of one kind and those of it that Of picks,
+// or all, and the guarantee that judges it.
 type HarmKind struct {
 	What  string
-	Shows func(*history.Event) bool
+	Kind  history.Kind
+	Of    func(*history.Event) bool
 	Judge string
 }
 
 // HarmKinds lists all kinds, in the order in which they are looked for. An event shows one at
 // most.
 var HarmKinds = []HarmKind{
-	{"a host was powered off", kindIs(history.PowerOff), "no-false-fence"},
-	{"a host was powered on", kindIs(history.PowerOn), "online-respected"},
-	{"a Node was deleted", kindIs(history.NodeDeleted), "fenced-before-release"},
-	{"a Node was to be deleted", kindIs(history.NodeDeleting), "fenced-before-release"},
-	{"a Node was cordoned", kindIs(history.NodeCordoned), "bystanders-spared"},
-	{"a Pod was evicted", kindIs(history.PodTerminating), "bystanders-spared"},
-	{"a Pod was ended", kindIs(history.PodDeleted), "fenced-before-release"},
-	{"a host was given away", kindIs(history.HostConsumer), "bystanders-spared"},
-	{"a host was deprovisioned", kindIs(history.ProvisioningState), "bystanders-spared"},
-	{"a host was wanted on", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "true" }, "online-respected"},
-	{"a tenant's host was given back", kindIs(history.HostReleased), "fenced-before-release"},
-	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, "bystanders-spared"},
-	{"a Machine was to be deleted", kindIs(history.MachineDeleting), "bystanders-spared"},
-	{"a Machine was deleted", kindIs(history.MachineDeleted), "bystanders-spared"},
-	{"a BareMetalHost was deleted", kindIs(history.BareMetalHostDeleted), "bystanders-spared"},
-	{"a Machine was marked for remediation", func(e *history.Event) bool {
-		return e.Kind == history.AnnotationSet && e.Key == ExternalAnnotation
-	}, "no-false-fence"},
-	{"a host was asked to go off", func(e *history.Event) bool {
-		_, reboot := RebootRequest(e)
-		return reboot && e.Kind == history.AnnotationSet
-	}, "bystanders-spared"},
-	{"a boot was to be fenced", kindIs(history.FenceRequested), "no-false-fence"},
-	{"a fencing was called over", kindIs(history.FenceEnded), "safe-time-kept"},
-	{"a mark or a request was taken away", func(e *history.Event) bool {
-		_, reboot := RebootRequest(e)
-		return e.Kind == history.AnnotationRemoved && (reboot || e.Key == ExternalAnnotation)
-	}, "own-annotations-only"},
-	{"a cordon was taken away", kindIs(history.NodeUncordoned), "own-annotations-only"},
-	{"a hook or a pause was taken away", func(e *history.Event) bool { return e.Kind == history.AnnotationRemoved && KeepsOff(e) }, "own-annotations-only"},
+	{"a host was powered off", history.PowerOff, nil, "no-false-fence"},
+	{"a host was powered on", history.PowerOn, nil, "online-respected"},
+	{"a Node was deleted", history.NodeDeleted, nil, "fenced-before-release"},
+	{"a Node was to be deleted", history.NodeDeleting, nil, "fenced-before-release"},
+	{"a Node was cordoned", history.NodeCordoned, nil, "bystanders-spared"},
+	{"a Pod was evicted", history.PodTerminating, nil, "bystanders-spared"},
+	{"a Pod was ended", history.PodDeleted, nil, "fenced-before-release"},
+	{"a host was given away", history.HostConsumer, nil, "bystanders-spared"},
+	{"a host was deprovisioned", history.ProvisioningState, nil, "bystanders-spared"},
+	{"a host was wanted on", history.OnlineWanted, func(e *history.Event) bool { return e.Value == "true" }, "online-respected"},
+	{"a tenant's host was given back", history.HostReleased, nil, "fenced-before-release"},
+	{"a host was not wanted any more", history.OnlineWanted, func(e *history.Event) bool { return e.Value == "false" }, "bystanders-spared"},
+	{"a Machine was to be deleted", history.MachineDeleting, nil, "bystanders-spared"},
+	{"a Machine was deleted", history.MachineDeleted, nil, "bystanders-spared"},
+	{"a BareMetalHost was deleted", history.BareMetalHostDeleted, nil, "bystanders-spared"},
+	{"a Machine was marked for remediation", history.AnnotationSet, aboutMark, "no-false-fence"},
+	{"a host was asked to go off", history.AnnotationSet, asksOff, "bystanders-spared"},
+	{"a boot was to be fenced", history.FenceRequested, nil, "no-false-fence"},
+	{"a fencing was called over", history.FenceEnded, nil, "safe-time-kept"},
+	{"a mark or a request was taken away", history.AnnotationRemoved, func(e *history.Event) bool { return aboutMark(e) || asksOff(e) }, "own-annotations-only"},
+	{"a cordon was taken away", history.NodeUncordoned, nil, "own-annotations-only"},
+	{"a hook or a pause was taken away", history.AnnotationRemoved, KeepsOff, "own-annotations-only"},
 }
 
-func kindIs(kind history.Kind) func(*history.Event) bool {
-	return func(e *history.Event) bool { return e.Kind == kind }
+func aboutMark(e *history.Event) bool { return e.Key == ExternalAnnotation }
+
+func asksOff(e *history.Event) bool {
+	_, reboot := RebootRequest(e)
+	return reboot
 }
+
+// Shows reports whether an event shows such a harm.
+func (h *HarmKind) Shows(e *history.Event) bool { return h.Kind == e.Kind && (h.Of == nil || h.Of(e)) }
+
+// harmKinds has the kinds of harm by the kind of event that shows them.
+var harmKinds = func() map[history.Kind][]*HarmKind {
+	all := make(map[history.Kind][]*HarmKind)
+	for i := range HarmKinds {
+		h := &HarmKinds[i]
+		all[h.Kind] = append(all[h.Kind], h)
+	}
+	return all
+}()
 
 // ledger records every harm done by a process under test, with the guarantees that ruled on it,
 // and whether there was any such process.
@@ -96,7 +106,7 @@ func (l *ledger) attend(e *history.Event) {
 	l.last = e.At
 	switch e.Kind {
 	case history.ControllerStarted:
-		if l.underTest(e.Actor) {
+		if l.roles.UnderTest(e.Actor) {
 			l.up[e.Actor] = true
 		}
 	case history.ControllerCrashed:
@@ -137,15 +147,15 @@ func (l *ledger) observe(e *history.Event, checkers []Checker, ids []string) {
 			r = &Resets{}
 			l.resets[e.Host] = r
 		}
-		if ended := r.Observe(e); ended != nil && l.underTest(ended.Actor) {
+		if ended := r.Observe(e); ended != nil && l.roles.UnderTest(ended.Actor) {
 			l.add(ended, "a host was reset", "no-false-fence", checkers, ids)
 		}
 	}
-	if e.Actor == "" || !l.underTest(e.Actor) {
+	if e.Actor == "" || !l.roles.UnderTest(e.Actor) {
 		return
 	}
-	for i := range HarmKinds {
-		if h := &HarmKinds[i]; h.Shows(e) {
+	for _, h := range harmKinds[e.Kind] {
+		if h.Shows(e) {
 			l.add(e, h.What, h.Judge, checkers, ids)
 			return
 		}
@@ -168,19 +178,6 @@ func (l *ledger) add(e *history.Event, what, judge string, checkers []Checker, i
 		harm.By = append(harm.By, ids[i])
 	}
 	l.harms = append(l.harms, harm)
-}
-
-// underTest reports whether an actor is a process of the story, whatever part it plays.
-func (l *ledger) underTest(actor string) bool {
-	if l.roles.Tested(actor) {
-		return true
-	}
-	for _, name := range l.roles.Others {
-		if Plays(actor, name) || strings.HasSuffix(actor, "."+name) {
-			return true
-		}
-	}
-	return false
 }
 
 // unjudged returns the harms on which no guarantee has ruled.

@@ -109,6 +109,13 @@ func (r *Roles) Tested(actor string) bool {
 	return r.Agent(actor) || slices.ContainsFunc(central[:], func(name string) bool { return Plays(actor, name) })
 }
 
+// UnderTest reports whether an actor is a process of the story, whatever part it plays.
+func (r *Roles) UnderTest(actor string) bool {
+	return r.Tested(actor) || slices.ContainsFunc(r.Others, func(name string) bool {
+		return Plays(actor, name) || strings.HasSuffix(actor, "."+name)
+	})
+}
+
 // central are the processes under test that run once in a cluster, or "".
 func (r *Roles) central() [5]string {
 	return [...]string{r.Power, r.Remediation, r.HealthCheck, r.Deletion, r.Tenancy}

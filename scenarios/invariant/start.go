@@ -82,7 +82,7 @@ func (s *Start) UnderWay(e, forbidden *history.Event, h *Hindrances) bool {
 	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
 		return true
 	}
-	if slices.ContainsFunc(s.before, func(c history.Event) bool { return c.Seq < forbidden.Seq && h.heldBack(&c, e) }) {
+	if slices.ContainsFunc(s.before, func(c history.Event) bool { return c.Seq < forbidden.Seq && h.HeldBack(&c, e) }) {
 		return true
 	}
 	sent := e

@@ -113,13 +113,28 @@ var HarmlessKinds = []Harmless{
 // alike are verbs that change an object, as the table has them.
 var alike = map[string]string{"update": "patch", "apply": "patch"}
 
+// requests has, by what a row is about, the parts that may do that, and harmless the kinds of
+// events.
+var (
+	requests = make(map[string][]string)
+	harmless = make(map[history.Kind]bool)
+)
+
+func init() {
+	for i := range Requests {
+		requests[Requests[i].Does] = append(requests[Requests[i].Does], Requests[i].Part)
+	}
+	for i := range HarmlessKinds {
+		harmless[HarmlessKinds[i].Kind] = true
+	}
+}
+
 // unlisted reports whether what a process under test did has no row, of requests or of events. An
 // object of another kind than the world's own kinds is the program's own.
 func (l *ledger) unlisted(e *history.Event) bool {
 	if e.Kind != history.ControllerEffect {
 		layer := e.Kind.Layer()
-		return (layer == history.World || layer == history.API || layer == history.BMC) &&
-			!slices.ContainsFunc(HarmlessKinds, func(h Harmless) bool { return h.Kind == e.Kind })
+		return (layer == history.World || layer == history.API || layer == history.BMC) && !harmless[e.Kind]
 	}
 	verb, object, _ := strings.Cut(e.Value, " ")
 	about, _, _ := strings.Cut(object, "/")
@@ -131,11 +146,5 @@ func (l *ledger) unlisted(e *history.Event) bool {
 	if a := alike[verb]; a != "" {
 		verb = a
 	}
-	for i := range Requests {
-		if r := &Requests[i]; (r.Part == "" || l.roles.In(r.Part, e.Actor)) && len(r.Does) == len(verb)+1+len(about) &&
-			strings.HasPrefix(r.Does, verb) && strings.HasSuffix(r.Does, about) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(requests[verb+" "+about], func(part string) bool { return part == "" || l.roles.In(part, e.Actor) })
 }

@@ -59,7 +59,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 			timings.Silence, timings.Hearing = s.AnswerWithin.Duration, s.Interval.Duration+s.RequestTimeout.Duration
 		}
 		if s, ok := c.Settings.(*remediation.Settings); ok && s.KeepMarkUntilNodeReturns {
-			timings.Return = s.NodeTimeout.Duration + timings.Boot + slack
+			timings.Return = s.NodeTimeout.Duration
 		}
 		if s, ok := c.Settings.(*healthcheck.Settings); ok {
 			timings.CoolDown = s.CoolDown.Duration

@@ -1,6 +1,15 @@
 package play
 
-import "github.com/fencelab/fencelab/scenarios/invariant"
+import (
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/leads"
+)
+
+// Side is the run as it is compared with another one.
+func (o *Outcome) Side() leads.Side {
+	roles := params(o.Plan, o.Timings).Roles
+	return leads.Side{Events: o.History.Events(), Tested: roles.UnderTest}
+}
 
 // Excuses are the guarantees that a run would have violated but for what held somebody up. The
 // first call judges the run again, some times for each of them.

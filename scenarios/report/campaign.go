@@ -163,7 +163,7 @@ func LoadCampaign(name string) (*Campaign, error) {
 	return c, nil
 }
 
-// earlierThan are the reports beside that of a campaign, in the directories beside its own, from the
+// earlierThan loads the earlier reports of a campaign, in the directories beside its own, from the
 // first to the last. A report that can't be read is none.
 func earlierThan(own *Campaign, dir string) (all []*Campaign, err error) {
 	absolute, err := filepath.Abs(dir)

@@ -14,8 +14,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
 )
 
-// TestCampaignPage: the page of a campaign leads to what failed, says since when that is known, what
-// is missing and what nothing was put to the test in, and shows the nights before it.
+// TestCampaignPage: the page of a campaign leads to what failed, says since when that is known,
+// what is missing and what nothing was put to the test in, and shows the nights before it.
 func TestCampaignPage(t *testing.T) {
 	nights := t.TempDir()
 	finding := func(key string) shard.Finding {

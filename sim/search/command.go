@@ -57,6 +57,9 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		session.To.Say("  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
 	}
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
+	if err := compare(ctx, session, simulator, s, benign); err != nil {
+		return 0, err
+	}
 	// The findings of an interrupted search are still shown.
 	ctx = context.WithoutCancel(ctx)
 	err = session.Failures(s, tally, func(plan *scenarios.Plan) error {
@@ -65,6 +68,46 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		return err
 	})
 	return code, err
+}
+
+// compared is how many schedules of a search are compared with a reference, beside the default one.
+const compared = 24
+
+// compare seeks leads in some schedules of a search, spread over all.
+func compare(ctx context.Context, session *campaign.Session, simulator *sim.Simulator, s *campaign.Search, benign *play.Outcome) error {
+	if session.Leads == nil {
+		return nil
+	}
+	if err := session.Compare(ctx, benign); err != nil {
+		return err
+	}
+	var some []campaign.Schedule
+	switch strategy := s.Strategy.(type) {
+	case campaign.Covering:
+		for _, d := range strategy.Sample(compared) {
+			some = append(some, campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}})
+		}
+	case campaign.Listed:
+		for i := range min(compared, len(strategy.Order)) {
+			some = append(some, campaign.Schedule{Number: 1, Deviations: strategy.Order[i*len(strategy.Order)/compared:][:1]})
+		}
+	default:
+		for i := range min(compared, s.Total) {
+			some = append(some, campaign.Schedule{Number: i, Seed: uint64(i) + 1, Draw: true})
+		}
+	}
+	player := NewPlayer(simulator, s.Story)
+	for _, schedule := range some {
+		o, played, err := player.Play(schedule)
+		if err != nil {
+			return exit.Coded(exit.Internal, err)
+		}
+		o.Plan, o.World = s.Story.PlanOf(played), session.World
+		if err := session.Compare(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sampled is how many schedules are played to foretell how long a search takes.

@@ -24,26 +24,48 @@ type Mark struct {
 	Timed bool
 	// since is when the code was last resumed, in the watch's seconds; 0 while it is suspended.
 	since atomic.Int64
-	// began and took are by the clock of the machine.
+	// began and took are by the clock of the machine, and lost is how late its pulse was by then.
 	began time.Time
 	took  time.Duration
+	lost  int64
 }
 
 // Go notes that the code runs, until Back notes that it has returned.
 func (m *Mark) Go() {
 	if m.since.Store(watch.seconds.Load()); m.Timed {
-		m.began = time.Now()
+		pulse.once.Do(func() { go beat() })
+		m.began, m.lost = time.Now(), pulse.late.Load()
 	}
 }
 
 // Back ends the period that Go began.
 func (m *Mark) Back() {
 	if m.since.Store(0); m.Timed {
-		m.took = time.Since(m.began)
+		m.took = time.Since(m.began) - time.Duration(pulse.late.Load()-m.lost)
 	}
 }
 
-// Took returns the duration of the last period that was timed.
+// pulse beats beside the code that is timed. On a machine that has other work it is late as well,
+// and that time is not the code's.
+var pulse struct {
+	once sync.Once
+	late atomic.Int64
+}
+
+// interval is that of the pulse, and irregular how late it may be without a reason.
+const interval, irregular = 10 * time.Millisecond, 10 * time.Millisecond
+
+func beat() {
+	for {
+		before := time.Now()
+		time.Sleep(interval)
+		if late := time.Since(before) - interval; late > irregular {
+			pulse.late.Add(int64(late))
+		}
+	}
+}
+
+// Took returns the duration of the last period that was timed, without what the machine lost.
 func (m *Mark) Took() time.Duration { return m.took }
 
 // watch watches all marks of this process.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/fencetest"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/leads"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -82,6 +83,44 @@ func TestRandom(t *testing.T) {
 	file := catalog + "deletion-hooks/pre-terminate-hook.yaml"
 	if broken := fencetest.Broken(t, file, append(machines(), fencetest.Strategy("random", 100))...); len(broken) > 0 {
 		t.Errorf("%q are broken", broken)
+	}
+}
+
+// known are the leads that Cluster API's controllers give, each read.
+var known = []leads.Accepted{
+	{Lead: "only change HostMachine", Why: "a Machine of Cluster API has an infrastructure object, whose owner and pause it writes"},
+	{Lead: "only delete HostMachine", Why: "the infrastructure object of the Machine goes with it"},
+	{Lead: "only create HostRemediation", Why: "it asks for a remediation by an object of its own, and the stand-in for the provider sets the mark"},
+	{Lead: "only delete HostRemediation", Why: "the request goes when the Node is well"},
+	{Lead: "only change HostRemediation", Why: "it makes the Machine the request's owner"},
+	{Lead: "only change MachineHealthCheck", Why: "it writes its counts into the status"},
+	{Lead: "only change Machine", Why: "it writes the condition HealthCheckSucceeded"},
+	{Lead: "more change Machine", Why: "it writes conditions at every reconcile, whether they change or not"},
+	{Lead: "more change Node", Why: "it writes the Node's labels, annotations and cordon anew at every reconcile"},
+	{Lead: "only controller-warning", Why: "it warns that more Machines are unhealthy than it may remediate"},
+	{Lead: "never deletion-phase DeletingNode", Why: "it deletes the Node in the phase of the infrastructure"},
+	{Lead: "later deletion-phase WaitingForInfrastructureDeletion", Why: "a drain is looked at again every 20 s"},
+	{Lead: "later deletion-phase WaitingForPreTerminateHook", Why: "a drain is looked at again every 20 s"},
+	{Lead: "longer Machine in deletion", Why: "a drain is looked at again every 20 s"},
+	{Lead: "longer Node cordoned", Why: "a drain is looked at again every 20 s"},
+	{Lead: "later annotation-set host.metal3.io/external-remediation", Why: "it looks every 15 s, and not when a pause ends"},
+}
+
+// TestLeads: Cluster API's controllers do nothing else that fencelab's own don't in the same
+// stories.
+func TestLeads(t *testing.T) {
+	for dir, of := range map[string]struct {
+		options []fencetest.Option
+		stories []string
+	}{
+		"deletion-hooks": {machines(), []string{"both-points", "budget-blocks-the-drain", "daemons-stay", "drain-of-many-pods", "hook-set-again"}},
+		"health-check":   {healthChecks(), []string{"paused-machine", "all-at-once"}},
+	} {
+		for _, story := range of.stories {
+			t.Run(story, func(t *testing.T) {
+				fencetest.Run(t, catalog+dir+"/"+story+".yaml", append(of.options, fencetest.NoLeads(known...))...)
+			})
+		}
 	}
 }
 

@@ -20,8 +20,8 @@ type Difference struct {
 }
 
 const (
-	// lessBy is the factor by which something has to be less, so that chance doesn't make it so, and
-	// enough is how often it has to have been before.
+	// lessBy is the factor by which something has to be less, so that chance doesn't make it so,
+	// and enough is how often it has to have been before.
 	lessBy = 2
 	enough = 20
 )
