@@ -46,7 +46,7 @@ const Room = 100
 type State struct {
 	Done, Failed, Of int
 	Suspended        bool
-	// Summaries are those of shards whose Pods are still there, by their number.
+	// Summaries has that of each shard whose Pod is still there, by its number.
 	Summaries map[int]Summary
 	// Over says that nothing more comes, and Why what the Job says of that.
 	Over bool

@@ -1,5 +1,6 @@
-// Package oncluster plays the shards of a campaign as the indexes of a Job of Kubernetes, and follows
-// it. What it knows of a campaign stands in the cluster, so that another one can follow on.
+// Package oncluster plays the shards of a campaign as the indexes of a Job of Kubernetes, and
+// follows it. All that it knows of a campaign stands in the cluster, so that another one can follow
+// on.
 package oncluster
 
 import (
@@ -112,7 +113,7 @@ func Objects(o Options) ([]client.Object, error) {
 	}, nil
 }
 
-// NameOf is what the objects of a campaign are called: another campaign has another name.
+// NameOf is the name of a campaign's objects: another campaign has another one.
 func NameOf(campaign, digest string) string {
 	const room = 63 - 1 - 8 - 6 // for the digest and for the number of a Pod
 	return strings.TrimRight(campaign[:min(len(campaign), room)], "-.") + "-" + digest[:8]

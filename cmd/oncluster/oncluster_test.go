@@ -100,7 +100,7 @@ func TestJob(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pod(0, 2, `{"shard":1,"schedules":9}`) // told to stop: its blob isn't whole
+	pod(0, 2, `{"shard":1,"schedules":9}`) // it ended before its blob was whole
 	pod(0, 0, `{"shard":1,"schedules":40,"failed":2,"digest":"d","findings":["k"]}`)
 	pod(1, 0, "half a mess")
 	pod(2, 0, `{"shard":7,"schedules":40}`) // of another index
