@@ -109,6 +109,11 @@ func (tr *transcript) line(line string) (err error) {
 				t.Silence, _ = time.ParseDuration(silence)
 				t.Hearing, _ = time.ParseDuration(hearing)
 			}
+		case "without": // power, or power and agents
+			tr.params.Roles.Power = ""
+			if strings.Contains(value, "agents") {
+				tr.params.Roles.Fencers = nil
+			}
 		case "clocks": // differ
 			tr.params.Timings.Epoch = time.Time{}
 		case "skew":
