@@ -131,7 +131,8 @@ func campaignPlan() *cobra.Command {
 
 func campaignRun() *cobra.Command {
 	c := &campaigner{}
-	var part string
+	var part, summary string
+	k := &onKubernetes{}
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Play a campaign, or one shard of it",
@@ -148,6 +149,9 @@ of a Job in Kubernetes, from 0.`,
   fencelab campaign run nightly.yaml --shard 3/40 --out blobs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if k.on != "" {
+				return k.run(cmd, c, args[0], part)
+			}
 			number, of, err := shardOf(part, os.Getenv("JOB_COMPLETION_INDEX"))
 			if err != nil {
 				return exit.BadInput(err)
@@ -172,6 +176,9 @@ of a Job in Kubernetes, from 0.`,
 				return c.finish(cmd.Context(), r)
 			}
 			c.Sharded(r, blob)
+			if err := summarize(summary, r, number); err != nil {
+				return exit.Coded(exit.Internal, err)
+			}
 			if r.Schedules == 0 || len(r.Short) > 0 {
 				return exit.Ended(exit.Unknown)
 			}
@@ -180,6 +187,8 @@ of a Job in Kubernetes, from 0.`,
 	}
 	c.flags(cmd)
 	cmd.Flags().StringVar(&part, "shard", "", "play the I-th of N parts, as `I/N`, into one file")
+	cmd.Flags().StringVar(&summary, "summary", "", "file that takes what a shard found in short, such as /dev/termination-log")
+	k.flags(cmd)
 	return cmd
 }
 
