@@ -211,12 +211,12 @@ const noStorage = "the lab has no storage that attaches volumes"
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureVolume:              noStorage,
-		"breakStorage":                       noStorage,
-		"mendStorage":                        noStorage,
-		"dropVolume":                         noStorage,
-		"fenceStorage":                       noStorage,
-		"unfenceStorage":                     noStorage,
+		scenarios.FeatureVolume:           noStorage,
+		"breakStorage":                    noStorage,
+		"mendStorage":                     noStorage,
+		"dropVolume":                      noStorage,
+		"fenceStorage":                    noStorage,
+		"unfenceStorage":                  noStorage,
 		scenarios.FeatureDeviations:       "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
 		scenarios.FeatureControllerLinks:  "the lab's network is that of the hosts",
 		scenarios.FeatureLateRequests:     "in the lab, nothing is in flight to a server at that moment",
