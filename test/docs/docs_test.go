@@ -203,7 +203,7 @@ func difference(before, after string) string {
 // that the tests run. The rules of fakebmc have a page, and tests, of their own.
 func TestExcerpts(t *testing.T) {
 	var sources []string
-	for _, pattern := range []string{"docs/examples/*.yaml", "docs/systems/*/*.yaml", "test/process/testdata/systems/*/*.yaml", "scenarios/catalog/*/*.yaml", "test/requests/testdata/*.yaml", "test/script/testdata/script/*.txtar"} {
+	for _, pattern := range []string{"docs/examples/*.yaml", "docs/ci/*.yaml", "docs/systems/*/*.yaml", "test/process/testdata/systems/*/*.yaml", "scenarios/catalog/*/*.yaml", "test/requests/testdata/*.yaml", "test/script/testdata/script/*.txtar"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
