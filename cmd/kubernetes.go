@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/cmd/oncluster"
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
@@ -67,18 +64,11 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		return exit.BadInput(err)
 	}
 	k.Name = oncluster.NameOf(loaded.Metadata.Name, shard.DigestOf(loaded, stories))
-	at := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)
-	config, err := at.ClientConfig()
-	if err == nil && k.Namespace == "" {
-		k.Namespace, _, err = at.Namespace()
-	}
-	var cluster client.Client
-	if err == nil {
-		cluster, err = client.New(config, client.Options{Scheme: scheme.Scheme})
-	}
+	cluster, namespace, err := oncluster.Connect(k.Namespace)
 	if err != nil {
-		return exit.Coded(exit.Environment, fmt.Errorf("reach the cluster of the current context: %w", err))
+		return exit.Coded(exit.Environment, err)
 	}
+	k.Namespace = namespace
 	objects, err := oncluster.Objects(k.Options)
 	if err != nil {
 		return exit.BadInput(err)
@@ -88,7 +78,7 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 	}
 	c.Say("Job %s/%s\n", k.Namespace, k.Name)
 	last, seen := "", make(map[int]oncluster.Summary)
-	s, err := oncluster.Follow(cmd.Context(), cluster, client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, looks, func(s *oncluster.State, err error) {
+	s, err := oncluster.Follow(cmd.Context(), cluster, k.Key(), looks, func(s *oncluster.State, err error) {
 		text := ""
 		switch {
 		case err != nil:

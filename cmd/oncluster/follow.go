@@ -13,10 +13,30 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func sorted(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }
+
+// Connect reaches the cluster of the current context, and returns the namespace, or the context's
+// if there is none.
+func Connect(namespace string) (client.Client, string, error) {
+	at := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)
+	config, err := at.ClientConfig()
+	if err == nil && namespace == "" {
+		namespace, _, err = at.Namespace()
+	}
+	var cluster client.Client
+	if err == nil {
+		cluster, err = client.New(config, client.Options{Scheme: scheme.Scheme})
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reach the cluster of the current context: %w", err)
+	}
+	return cluster, namespace, nil
+}
 
 // Create makes the objects of a campaign. Those that are there already stay: a follower that was
 // killed is followed by another one.
@@ -29,7 +49,7 @@ func Create(ctx context.Context, c client.Client, objects []client.Object) error
 	return nil
 }
 
-// Summary is what a shard leaves in its termination message, which Kubernetes keeps up to 4 KiB of.
+// Summary goes into a shard's termination message, of which Kubernetes keeps up to 4 KiB.
 type Summary struct {
 	Shard     int    `json:"shard"`
 	Schedules int    `json:"schedules"`
@@ -48,7 +68,7 @@ type State struct {
 	Suspended        bool
 	// Summaries has that of each shard whose Pod is still there, by its number.
 	Summaries map[int]Summary
-	// Over says that nothing more comes, and Why what the Job says of that.
+	// Over says that nothing more comes, and Why gives the Job's own reason.
 	Over bool
 	Why  string
 }

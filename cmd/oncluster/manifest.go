@@ -33,6 +33,11 @@ type Options struct {
 	File  string
 }
 
+// Key names the Job.
+func (o Options) Key() client.ObjectKey {
+	return client.ObjectKey{Namespace: o.Namespace, Name: o.Name}
+}
+
 const (
 	// label marks the objects of a campaign.
 	label = "fencelab.dev/campaign"
@@ -50,7 +55,7 @@ const (
 	invalid = 3
 )
 
-// Objects are a campaign in a cluster: an account that may do nothing, its files, and the Job.
+// Objects returns a campaign for a cluster: an account that may do nothing, its files, and the Job.
 func Objects(o Options) ([]client.Object, error) {
 	meta := metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: map[string]string{label: o.Name}}
 	files, items, size := make(map[string][]byte), []corev1.KeyToPath(nil), 0
