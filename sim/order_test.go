@@ -26,6 +26,7 @@ func ordered(t *testing.T, s *sim.Simulator, plan *scenarios.Plan, deviations ..
 	var order []string
 	times := map[string]time.Duration{}
 	backend := s.Backend()
+	backend.Evidence = true
 	backend.Took = func(step steps.Name, at time.Duration) {
 		order = append(order, step.String())
 		times[step.String()] = at
