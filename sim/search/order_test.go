@@ -111,8 +111,8 @@ func TestPartialSweep(t *testing.T) {
 		t.Errorf("%d schedules: %s", tally.Tried, tally.Verdict(s.Total))
 	}
 	for tried, want := range map[int]string{
-		20: "20 of 1059 single deviations from 112 steps",
-		7:  "7 of 1059 single deviations from 112 steps (interrupted, of 20)",
+		20: "20 of 1066 single deviations from 113 steps",
+		7:  "7 of 1066 single deviations from 113 steps (interrupted, of 20)",
 	} {
 		if got := s.Describe(tried); got != want {
 			t.Errorf("it says %q, want %q", got, want)
