@@ -51,6 +51,9 @@ func TestStandInsFillWhatIsMissing(t *testing.T) {
 	}
 	for _, r := range controllers.All() {
 		for _, name := range r.StandsInFor {
+			if r.ForVolumes { // the lab has none
+				continue
+			}
 			if !slices.Contains(all, name) {
 				t.Errorf("%s stands in for %s, which no control plane says that it runs", r.Name, name)
 			}

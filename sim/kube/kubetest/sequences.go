@@ -235,7 +235,7 @@ func Sequences() []Sequence {
 			create(pod, "d", "finalizer+a"), running("d"), evict("d", "uid"), get(pod, "d"), create(pod, "e"), grace(evict("e"), "0"),
 		}},
 		{"binding", "A pod is bound once, while it isn't being deleted, and its spec counts no change by that.", []Op{
-			create(pod, "a", "nodename="), bind("a", "wrong-uid"), bind("a", "uid"), get(pod, "a"), bind("a"), managers(pod, "a"), bind("x"),
+			create(pod, "a", "nodename="), bind("a", "wrong-uid"), bind("a", "uid"), get(pod, "a"), bind("a"), bind("x"),
 			create(pod, "b", "nodename=", "annotate=1"), bind("b"), get(pod, "b"), running("b"), create(pod, "c", "nodename=", "finalizer+a"), remove(pod, "c"), bind("c"),
 		}},
 		{"budget", "A budget's status is reset when it is created, and a change of its spec counts.", []Op{
