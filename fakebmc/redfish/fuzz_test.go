@@ -40,11 +40,6 @@ func handler(tb testing.TB, m *Mockup) http.Handler {
 	return s.service(g, b, "127.0.0.1:1")
 }
 
-type address string
-
-func (address) Network() string  { return "tcp" }
-func (a address) String() string { return string(a) }
-
 // deadlines is a recorder that takes deadlines, as a connection does.
 type deadlines struct{ *httptest.ResponseRecorder }
 
