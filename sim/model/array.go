@@ -59,36 +59,36 @@ func (a *Array) tell(p *port, kind history.Kind, e history.Event) {
 	a.emit(e)
 }
 
-// Attach gives the volume to a host, Detach takes it away, whether or not it is mounted there.
-func (a *Array) Attach(host, by string) { a.give(a.port(host), true, by) }
-func (a *Array) Detach(host, by string) { a.give(a.port(host), false, by) }
-
-func (a *Array) give(p *port, attached bool, by string) {
-	if p.attached == attached {
-		return
-	}
-	p.attached = attached
-	kind := history.VolumeDetached
-	if attached {
-		kind = history.VolumeAttached
-	}
-	a.tell(p, kind, history.Event{Actor: by})
+// Attach gives the volume to a host.
+func (a *Array) Attach(host, by string) {
+	p := a.port(host)
+	a.change(p, &p.attached, true, history.VolumeAttached, by)
 }
 
-// Fence takes nothing more from a host, Unfence does again.
-func (a *Array) Fence(host, by string)   { a.shut(a.port(host), true, by) }
-func (a *Array) Unfence(host, by string) { a.shut(a.port(host), false, by) }
+// Detach takes the volume away from a host, whether or not it is mounted there.
+func (a *Array) Detach(host, by string) {
+	p := a.port(host)
+	a.change(p, &p.attached, false, history.VolumeDetached, by)
+}
 
-func (a *Array) shut(p *port, fenced bool, by string) {
-	if p.fenced == fenced {
-		return
+// Fence has the storage take nothing more from a host.
+func (a *Array) Fence(host, by string) {
+	p := a.port(host)
+	a.change(p, &p.fenced, true, history.VolumeFenced, by)
+}
+
+// Unfence lets a host in again.
+func (a *Array) Unfence(host, by string) {
+	p := a.port(host)
+	a.change(p, &p.fenced, false, history.VolumeUnfenced, by)
+}
+
+// change gives a state of a port another value, which is an event only if it had another one.
+func (a *Array) change(p *port, state *bool, to bool, kind history.Kind, by string) {
+	if *state != to {
+		*state = to
+		a.tell(p, kind, history.Event{Actor: by})
 	}
-	p.fenced = fenced
-	kind := history.VolumeUnfenced
-	if fenced {
-		kind = history.VolumeFenced
-	}
-	a.tell(p, kind, history.Event{Actor: by})
 }
 
 // Mount mounts the volume in the boot that runs. It fails unless the host has it and is let in.
@@ -120,7 +120,7 @@ func (a *Array) Unmount(host string) {
 // Ended notes that the boot of a host is over, and with it its mount.
 func (a *Array) Ended(host string) { a.port(host).mounted = "" }
 
-// Write is a write of what runs on a host. It fails unless the volume is mounted there and the
+// Write is a write of what runs on a host. It is lost unless the volume is mounted there and the
 // storage lets it in.
 func (a *Array) Write(host string) {
 	p := a.port(host)
