@@ -15,7 +15,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/exit"
 )
 
-// metrics tell Prometheus how far a campaign has come, as whoever plays or follows it sees it.
+// metrics show Prometheus how far a campaign has come, as whoever plays or follows it sees it.
 type metrics struct {
 	registry *prometheus.Registry
 

@@ -14,7 +14,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/exit"
 )
 
-// TestMetrics: whoever follows a campaign tells Prometheus what it sees, on this machine alone
+// TestMetrics: whoever follows a campaign shows Prometheus what it sees, on this machine alone
 // unless its user says otherwise, and stops with the campaign.
 func TestMetrics(t *testing.T) {
 	ctx, over := context.WithCancel(t.Context())

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// argoWorkflow is what a workflow of Argo's says, as far as ours do: any other field is a mistake.
+// argoWorkflow has the fields of Argo's workflows that ours use: any other one is a mistake.
 type argoWorkflow struct {
 	APIVersion string                        `json:"apiVersion"`
 	Kind       string                        `json:"kind"`
@@ -58,7 +58,8 @@ type argoTemplate struct {
 
 var (
 	placeholder = regexp.MustCompile(`\{\{(.*?)\}\}`)
-	// shardsOf finds which shard of how many a command plays, and sequence how many GNU parallel does.
+	// shardsOf finds which shard of how many a command plays, and sequence how many GNU parallel
+	// plays.
 	shardsOf = regexp.MustCompile(`--shard (\S+)/([0-9]+)`)
 	sequence = regexp.MustCompile(`\$\(seq ([0-9]+)\)`)
 	shell    = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")

@@ -161,7 +161,7 @@ func (f *Follower) summarize(ctx context.Context, some []int) error {
 	return nil
 }
 
-// indexes are those of a list such as 0-2,5. What is no number is none: the API server writes it.
+// indexes reads a list such as 0-2,5. What is no number is none: the API server writes it.
 func indexes(list string) (all []int) {
 	for part := range strings.SplitSeq(list, ",") {
 		from, to, many := strings.Cut(part, "-")
@@ -204,4 +204,4 @@ func (f *Follower) Follow(ctx context.Context, every time.Duration, said func(*S
 }
 
 // patience bounds a look: an API server that hangs says nothing.
-const patience = time.Minute
+const patience = 15 * time.Second
