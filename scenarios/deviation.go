@@ -25,6 +25,9 @@ type Deviation struct {
 	After string `json:"after,omitempty"`
 	// fault is the failure that replaces the step.
 	Fault StepFault `json:"fault,omitempty"`
+	// deed names the step by its action, as the lab does: ACTOR/VERB OBJECT/N. The simulator finds
+	// the step by it, also when its actor takes others than before.
+	Deed string `json:"deed,omitempty"`
 }
 
 // StepFault is something that goes wrong with one step.
@@ -154,11 +157,11 @@ func nounOf(does string) string {
 func (d Deviation) Lesser(delays []time.Duration) []Deviation {
 	var lesser []Deviation
 	add := func(fault StepFault, delay Duration) {
-		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay})
+		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay, Deed: d.Deed})
 	}
 	if d.After != "" {
 		if d.Fault != "" {
-			lesser = append(lesser, Deviation{Step: d.Step, Fault: d.Fault}, Deviation{Step: d.Step, After: d.After, Delay: d.Delay})
+			lesser = append(lesser, Deviation{Step: d.Step, Fault: d.Fault, Deed: d.Deed}, Deviation{Step: d.Step, After: d.After, Delay: d.Delay, Deed: d.Deed})
 		}
 		return lesser
 	}

@@ -46,6 +46,11 @@ type world struct {
 	// deviations are the plan's deviations, by step, and awaited the steps for which others wait.
 	deviations map[steps.Name]scenarios.Deviation
 	awaited    map[steps.Name]*awaited
+	// byDeed are those of the plan's deviations that it names by deeds, which count counts; deeds has
+	// the deeds of all, by their steps. count is nil where neither is asked for.
+	byDeed map[string]scenarios.Deviation
+	count  *scenarios.DeedCount
+	deeds  map[string]string
 	// story says that steps may deviate now: from when the topology is up until the faults are
 	// withdrawn. After that, promised effects must appear, and their absence would prove nothing
 	// against the controllers if the schedule still worked against them.
@@ -164,6 +169,16 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 	deviates := false
 	if len(w.deviations) > 0 && w.story {
 		deviation, deviates = w.deviations[name]
+	}
+	if w.count != nil && w.story {
+		deed, seen := steps.Step{Actor: a.name, Class: class, Effect: d.Effect, Verb: d.Verb, Object: d.On, By: d.By}.Deed()
+		deed = w.count.Next(deed.Actor, deed.Does, d.Effect)
+		if found, ok := w.byDeed[deed.String()]; seen && ok {
+			deviation, deviates = found, true
+		}
+		if seen && deviates {
+			w.deeds[deviation.Step] = deed.String()
+		}
 	}
 	if w.watch != nil && w.story {
 		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {

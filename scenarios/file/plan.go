@@ -37,6 +37,9 @@ func (v *validator) plan(p *scenarios.Plan) {
 		case d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault):
 			v.Bad(path+".fault", "the fault %s does not apply to such a step", d.Fault)
 		}
+		if _, err := scenarios.ParseDeed(d.Deed); d.Deed != "" && (err != nil || !scenarios.NamesDeed(d.Deed)) {
+			v.Bad(path+".deed", "%s does not name a deed: write ACTOR/VERB OBJECT/N, as in remediation/delete Node/worker-1/1", phrase.Quote(d.Deed))
+		}
 		var faults []string
 		for _, fault := range scenarios.StepFaults() {
 			faults = append(faults, string(fault))
