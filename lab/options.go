@@ -204,19 +204,10 @@ func (o Options) remedy() string {
 	return "run make lab, or see fencelab doctor; --hosts model needs no virtual machines"
 }
 
-// noStorage is why stories with a volume are for the simulator.
-const noStorage = "the lab has no storage that attaches volumes"
-
 // Capabilities lists everything that the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureVolume:           noStorage,
-		"breakStorage":                    noStorage,
-		"mendStorage":                     noStorage,
-		"dropVolume":                      noStorage,
-		"fenceStorage":                    noStorage,
-		"unfenceStorage":                  noStorage,
 		scenarios.FeatureDeviations:       "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
 		scenarios.FeatureControllerLinks:  "the lab's network is that of the hosts",
 		scenarios.FeatureLateRequests:     "in the lab, nothing is in flight to a server at that moment",
@@ -249,6 +240,12 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	}
 	if o.realNodes() && o.ControlPlane() != Standard {
 		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
+	}
+	switch {
+	case !o.models():
+		can.Lacks[scenarios.FeatureVolume] = "the kubelets of virtual machines attach no volumes yet; run with --hosts model"
+	case o.ControlPlane() == Kind, o.ControlPlane() == Kubeconfig:
+		can.Lacks[scenarios.FeatureVolume] = "volumes are attached in the lab's own cluster; run with --cluster embedded or standard"
 	}
 	switch o.ControlPlane() {
 	case Standard:
