@@ -241,11 +241,10 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	if o.realNodes() && o.ControlPlane() != Standard {
 		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
 	}
-	switch {
-	case !o.models():
-		can.Lacks[scenarios.FeatureVolume] = "the kubelets of virtual machines attach no volumes yet; run with --hosts model"
-	case o.ControlPlane() == Kind, o.ControlPlane() == Kubeconfig:
-		can.Lacks[scenarios.FeatureVolume] = "volumes are attached in the lab's own cluster; run with --cluster embedded or standard"
+	if why := o.noVolumes(); why != "" {
+		for _, name := range [...]scenarios.Feature{scenarios.FeatureVolume, "breakStorage", "mendStorage", "dropVolume", "fenceStorage", "unfenceStorage"} {
+			can.Lacks[name] = why
+		}
 	}
 	switch o.ControlPlane() {
 	case Standard:
@@ -262,6 +261,17 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		}
 	}
 	return can
+}
+
+// noVolumes is why the lab has no volume that is attached to its host; empty if it has.
+func (o Options) noVolumes() string {
+	switch plane := o.ControlPlane(); {
+	case !o.models():
+		return "the kubelets of virtual machines mount no volumes that are attached; run with --hosts model"
+	case plane == Kind, plane == Kubeconfig:
+		return "volumes are attached in clusters of the lab's own; run with --cluster embedded or standard"
+	}
+	return ""
 }
 
 // costs holds the number of slots of the machine that each part of a lab takes, hosts by the
