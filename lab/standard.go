@@ -125,7 +125,7 @@ const volume = "data"
 
 // exclusive is a StatefulSet of one Pod with a volume that one Node at a time may use, and
 // that is bound to none. Where the topology has none it is a directory of the host, which nothing
-// attaches: what keeps the Pod's successor waiting is that the StatefulSet has one Pod of each name.
+// attaches: the Pod's successor waits because the StatefulSet has one Pod of each name.
 func exclusive(preferred string, attached *scenarios.Volume) []client.Object {
 	volume := volume
 	meta := metav1.ObjectMeta{Namespace: objects.Namespace, Name: objects.WorkloadName, Labels: map[string]string{"app": objects.WorkloadName}}

@@ -25,7 +25,7 @@ type Kind struct {
 	// Fixed has the fields of its spec that nothing acts on once an object is there, each with a
 	// sentence that refuses a change.
 	Fixed map[string]string
-	// Unmade says that the topology has none of its objects, so that who creates one has to give its
+	// Unmade says that the topology has none of its objects, so that who creates one gives its
 	// content. A Node is its kubelet's.
 	Unmade bool
 }

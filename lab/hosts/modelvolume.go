@@ -87,8 +87,8 @@ func (v volumes) Mounted() (names []string) {
 	return names
 }
 
-// Told implements kubelet.Volumes.
-func (v volumes) Told(names []string) []string {
+// Reported implements kubelet.Volumes.
+func (v volumes) Reported(names []string) []string {
 	v.l.m.all.mu.Lock()
 	defer v.l.m.all.mu.Unlock()
 	if v.l.m.drops {

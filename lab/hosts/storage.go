@@ -20,7 +20,7 @@ type Storage struct {
 	// do does one thing at a time, and stirs those that await something.
 	do    func(func())
 	await func(ctx context.Context, is func() (bool, error)) error
-	// troubles is what is wrong with it. Like the array it changes within do.
+	// troubles has its failures in force. Like the array it changes within do.
 	troubles []scenarios.StorageOp
 	// stir lets whatever writes do so once more.
 	stir func()

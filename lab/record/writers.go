@@ -249,8 +249,8 @@ func manager(before, after metav1.Object) string {
 	return found
 }
 
-// collector returns who deleted a Pod that had failed before. Pod garbage collection makes a Pod fail
-// and then deletes it by force, which kube-controller-manager does past all gates.
+// collector returns who deleted a Pod that had failed before. Pod garbage collection makes a Pod
+// fail and then deletes it by force, which kube-controller-manager does past all gates.
 func collector(gone metav1.Object) string {
 	pod, is := gone.(*corev1.Pod)
 	if !is || pod.Status.Phase != corev1.PodFailed {

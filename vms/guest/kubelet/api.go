@@ -120,7 +120,7 @@ func (p pod) path() string {
 	return "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
 }
 
-// wants reports whether it is to run.
+// wants reports whether it shall run.
 func (p pod) wants() bool {
 	return p.Metadata.DeletionTimestamp == nil && p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed"
 }

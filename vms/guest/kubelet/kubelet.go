@@ -57,11 +57,11 @@ type Kubelet struct {
 	failing   bool      // so that trouble is reported when it begins, not at each attempt
 	// asked is when the workloads that take their time, by their UIDs, were asked to stop.
 	asked map[string]time.Time
-	// volumes is nil where the machine has no storage. wanted are those that Pods want, told is what
-	// the Node's status says of them, and began when this kubelet did.
+	// volumes is nil where the machine has no storage. wanted has those that Pods want, shown has
+	// those in use by the Node's status, and began is when this kubelet did.
 	volumes Volumes
 	wanted  map[string]bool
-	told    *[]string
+	shown   *[]string
 	began   time.Time
 }
 
@@ -169,7 +169,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.nodeUID, k.readyAt, k.told = n.Metadata.UID, now(), nil
+	k.nodeUID, k.readyAt, k.shown = n.Metadata.UID, now(), nil
 	return k.patchStatus(ctx)
 }
 
@@ -182,10 +182,10 @@ func (k *Kubelet) syncStatus(ctx context.Context) error {
 		return err
 	}
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c condition) bool { return c.Type == "Ready" && c.Status == "True" })
-	if k.told = n.Status.VolumesInUse; k.told == nil {
-		k.told = &[]string{}
+	if k.shown = n.Status.VolumesInUse; k.shown == nil {
+		k.shown = &[]string{}
 	}
-	if is := k.inUse(); is != nil && !slices.Equal(*is, *k.told) {
+	if is := k.inUse(); is != nil && !slices.Equal(*is, *k.shown) {
 		return k.patchStatus(ctx)
 	}
 	if ready && n.Status.NodeInfo != nil && n.Status.NodeInfo.BootID == k.machine.Boot && time.Since(k.reported) < reportInterval {
@@ -215,7 +215,7 @@ func (k *Kubelet) patchStatus(ctx context.Context) error {
 	}
 	k.reported = time.Now()
 	if status.VolumesInUse != nil {
-		k.told = status.VolumesInUse
+		k.shown = status.VolumesInUse
 	}
 	return nil
 }

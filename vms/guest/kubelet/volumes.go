@@ -17,8 +17,8 @@ type Volumes interface {
 	Unmount(volume string) error
 	// Mounted lists what the boot has mounted, also by an earlier kubelet.
 	Mounted() []string
-	// Told returns those of the volumes in use that the kubelet reports.
-	Told(inUse []string) []string
+	// Reported returns those of the volumes in use that the kubelet reports.
+	Reported(inUse []string) []string
 }
 
 // What package api of the controllers says of volumes; the guest stays small by importing nothing
@@ -51,7 +51,7 @@ type attachment struct {
 // WithVolumes lets the kubelet mount the volumes of Pods. It is called before Run.
 func (k *Kubelet) WithVolumes(v Volumes) { k.volumes, k.wanted = v, map[string]bool{} }
 
-// inUse is what the status says of volumes; nil if nothing.
+// inUse has the volumes that the status lists; nil while it says nothing of them.
 func (k *Kubelet) inUse() *[]string {
 	if k.volumes == nil || time.Since(k.began) < reconstruction {
 		return nil
@@ -61,22 +61,22 @@ func (k *Kubelet) inUse() *[]string {
 		all[v] = true
 	}
 	names := []string{}
-	for _, v := range k.volumes.Told(slices.Sorted(maps.Keys(all))) {
+	for _, v := range k.volumes.Reported(slices.Sorted(maps.Keys(all))) {
 		names = append(names, uniqueVolume(v))
 	}
 	return &names
 }
 
-// tellVolumes reports what is in use, if the Node says something else, as far as that is known.
-func (k *Kubelet) tellVolumes(ctx context.Context) error {
-	if is := k.inUse(); is == nil || k.told != nil && slices.Equal(*is, *k.told) {
+// reportVolumes reports what is in use, if the Node says something else, as far as that is known.
+func (k *Kubelet) reportVolumes(ctx context.Context) error {
+	if is := k.inUse(); is == nil || k.shown != nil && slices.Equal(*is, *k.shown) {
 		return nil
 	}
 	return k.patchStatus(ctx)
 }
 
-// bring mounts the volume of a Pod, and reports whether it is mounted. That it is to be mounted is
-// said first, and it has to be attached by what the Node and the VolumeAttachment say.
+// bring mounts the volume of a Pod, and reports whether it is mounted. Before that it says on the
+// Node that the volume is in use, and Node and VolumeAttachment have to say that it is attached.
 func (k *Kubelet) bring(ctx context.Context, volume string) (bool, error) {
 	if slices.Contains(k.volumes.Mounted(), volume) {
 		k.wanted[volume] = true
@@ -86,7 +86,7 @@ func (k *Kubelet) bring(ctx context.Context, volume string) (bool, error) {
 		return false, nil
 	}
 	k.wanted[volume] = true
-	if err := k.tellVolumes(ctx); err != nil {
+	if err := k.reportVolumes(ctx); err != nil {
 		return false, err
 	}
 	var n node
@@ -120,7 +120,7 @@ func (k *Kubelet) release(ctx context.Context, p pod, stopped bool) (bool, error
 	if slices.Contains(k.volumes.Mounted(), p.volume()) && k.volumes.Unmount(p.volume()) != nil {
 		return false, nil
 	}
-	return true, k.tellVolumes(ctx)
+	return true, k.reportVolumes(ctx)
 }
 
 // unmountAll is the end of a kubelet that is asked to end.
@@ -144,7 +144,7 @@ func (k *Kubelet) tidy(ctx context.Context, wanted map[string]bool) error {
 			_ = k.volumes.Unmount(volume) // again next time
 		}
 	}
-	return k.tellVolumes(ctx)
+	return k.reportVolumes(ctx)
 }
 
 // stopped reports that the process of a Pod has stopped, before its volume is unmounted: from then
