@@ -151,7 +151,7 @@ func (o operations) DropVolume(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.DropVolumes, "") })
 }
 
-// BreakStorage, MendStorage, FenceStorage and UnfenceStorage are what its administrator does.
+// BreakStorage, MendStorage, FenceStorage and UnfenceStorage act as its administrator would.
 func (o operations) BreakStorage(op *scenarios.StorageOp) error {
 	o.storage.Break(op)
 	return nil
