@@ -94,7 +94,6 @@ func (*modelMachines) Reach(_ string, targets ...network.Target) (at []netip.Add
 	return at, nil
 }
 
-// Add implements Machines.
 func (a *modelMachines) Add(host *scenarios.Host, _ []string, k *evidence.Kubelet, programs []vms.Program) (Machine, error) {
 	if len(programs) > 0 {
 		return nil, fmt.Errorf("host %s: a model runs no programs", host.Name)
@@ -156,7 +155,6 @@ func (a *modelMachines) carries(from, to string) bool {
 func (*modelMachines) Processors() map[string]vms.Processors { return nil }
 func (*modelMachines) Hypervisor() (string, error)           { return "", nil }
 
-// Close implements Machines.
 func (a *modelMachines) Close() ([]play.Artifact, error) {
 	a.do(func() {
 		a.closed = true
@@ -275,10 +273,8 @@ func (m *modelled) Kill() { m.life.end() }
 
 func (*modelled) Halts() {}
 
-// DomainName implements Machine.
 func (*modelled) DomainName() string { return "" }
 
-// SystemUUID implements Machine.
 func (m *modelled) SystemUUID() string { return m.name }
 
 // SwitchOn implements Machine. A host's first boot, before the story, is complete at once.
@@ -294,7 +290,6 @@ func (m *modelled) SwitchOn(context.Context) error {
 	return nil
 }
 
-// CutPower implements Machine.
 func (m *modelled) CutPower(context.Context) error {
 	m.all.do(func() { m.host.LosePower(string(history.Engine)) })
 	return nil
@@ -311,10 +306,8 @@ func (m *modelled) Resume(context.Context) error {
 	return nil
 }
 
-// FedBy implements Machine.
 func (m *modelled) FedBy(agent string) { m.all.do(func() { m.host.FedBy(agent) }) }
 
-// Tell implements Machine.
 func (m *modelled) Tell(_ context.Context, do, undo evidence.Command) error {
 	known := true
 	m.all.do(func() { known = m.obey(do) })
@@ -352,7 +345,6 @@ func (m *modelled) obey(command evidence.Command) bool {
 	return true
 }
 
-// Heal implements Machine.
 func (m *modelled) Heal(context.Context) error {
 	m.all.do(func() {
 		m.host.Resume()
@@ -364,17 +356,14 @@ func (m *modelled) Heal(context.Context) error {
 	return nil
 }
 
-// PowerState implements fakebmc.System.
 func (m *modelled) PowerState() (state fakebmc.PowerState, err error) {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	return m.host.PowerState()
 }
 
-// Resets implements fakebmc.Resetter.
 func (m *modelled) Resets() []fakebmc.ResetType { return m.host.Resets() }
 
-// Reset implements fakebmc.System.
 func (m *modelled) Reset(t fakebmc.ResetType) error { return m.reset(m.name, t) }
 
 // reaction is the time that a BMC takes to apply a command to the host's power. If it were less
@@ -390,7 +379,6 @@ func (m *modelled) reset(bmc string, t fakebmc.ResetType) (err error) {
 	return err
 }
 
-// wiredTo implements machine.
 func (m *modelled) wiredTo(bmc string) fakebmc.System { return rewired{m, bmc} }
 
 // rewired is a model behind the BMC of another host.
@@ -399,16 +387,13 @@ type rewired struct {
 	bmc string
 }
 
-// Reset implements fakebmc.System.
 func (w rewired) Reset(t fakebmc.ResetType) error { return w.reset(w.bmc, t) }
 
-// LoseAC implements fakebmc.Mains.
 func (m *modelled) LoseAC() (err error) {
 	m.all.do(func() { err = m.host.LoseAC() })
 	return err
 }
 
-// SetGuest implements fakebmc.GuestSystem.
 func (m *modelled) SetGuest(g fakebmc.Guest) (err error) {
 	m.all.do(func() { err = m.host.SetGuest(g) })
 	return err
