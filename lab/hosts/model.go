@@ -33,6 +33,7 @@ type modelMachines struct {
 	stream  *record.Stream
 	asked   asker
 	timings scenarios.HostTimings
+	storage *Storage // nil without one
 	tasks   sync.WaitGroup
 
 	// mu is held whenever anything happens to a model: they have one thread.
@@ -94,6 +95,7 @@ func (*modelMachines) Reach(_ string, targets ...network.Target) (at []netip.Add
 	return at, nil
 }
 
+// Add implements Machines.
 func (a *modelMachines) Add(host *scenarios.Host, _ []string, k *evidence.Kubelet, programs []vms.Program) (Machine, error) {
 	if len(programs) > 0 {
 		return nil, fmt.Errorf("host %s: a model runs no programs", host.Name)
@@ -106,6 +108,9 @@ func (a *modelMachines) Add(host *scenarios.Host, _ []string, k *evidence.Kubele
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.models = append(a.models, m)
+	if a.storage != nil {
+		a.storage.array.Connect(m.name, m.host.Boot)
+	}
 	return m, nil
 }
 
@@ -155,6 +160,7 @@ func (a *modelMachines) carries(from, to string) bool {
 func (*modelMachines) Processors() map[string]vms.Processors { return nil }
 func (*modelMachines) Hypervisor() (string, error)           { return "", nil }
 
+// Close implements Machines.
 func (a *modelMachines) Close() ([]play.Artifact, error) {
 	a.do(func() {
 		a.closed = true
@@ -184,6 +190,10 @@ type modelled struct {
 	boot    fakebmc.Boot // where the next boot is from
 	life    *kubeletLife // the latest
 	told    []evidence.Command
+	// writes is the next write of what runs there; drops says that the kubelet of this boot reports
+	// no volume in use.
+	writes model.Timer
+	drops  bool
 }
 
 // say notes a line of the host's console. It is called with mu held.
@@ -259,6 +269,9 @@ func (m *modelled) Start() {
 		m.all.stream.Fail(fmt.Errorf("start the kubelet of %s: %w", m.name, err))
 		return
 	}
+	if m.all.storage != nil {
+		k.WithVolumes(volumes{life})
+	}
 	m.say("kubelet starts")
 	m.life = life
 	m.all.tasks.Go(func() { k.Run(life.ctx) })
@@ -269,12 +282,21 @@ func (m *modelled) ShutDown() {
 	m.life.shutDown()
 }
 
-func (m *modelled) Kill() { m.life.end() }
+func (m *modelled) Kill() {
+	m.life.end()
+	if s := m.all.storage; s != nil {
+		m.Cancel(m.writes)
+		m.writes, m.drops = nil, false
+		s.array.Ended(m.name)
+	}
+}
 
 func (*modelled) Halts() {}
 
+// DomainName implements Machine.
 func (*modelled) DomainName() string { return "" }
 
+// SystemUUID implements Machine.
 func (m *modelled) SystemUUID() string { return m.name }
 
 // SwitchOn implements Machine. A host's first boot, before the story, is complete at once.
@@ -290,6 +312,7 @@ func (m *modelled) SwitchOn(context.Context) error {
 	return nil
 }
 
+// CutPower implements Machine.
 func (m *modelled) CutPower(context.Context) error {
 	m.all.do(func() { m.host.LosePower(string(history.Engine)) })
 	return nil
@@ -306,8 +329,10 @@ func (m *modelled) Resume(context.Context) error {
 	return nil
 }
 
+// FedBy implements Machine.
 func (m *modelled) FedBy(agent string) { m.all.do(func() { m.host.FedBy(agent) }) }
 
+// Tell implements Machine.
 func (m *modelled) Tell(_ context.Context, do, undo evidence.Command) error {
 	known := true
 	m.all.do(func() { known = m.obey(do) })
@@ -329,6 +354,8 @@ func (m *modelled) obey(command evidence.Command) bool {
 		if m.host.Booted() && m.life.over {
 			m.Start()
 		}
+	case evidence.DropVolumes:
+		m.drops = true
 	case evidence.StopFeeding:
 		m.host.StopFeeding()
 	case evidence.Hang:
@@ -345,6 +372,7 @@ func (m *modelled) obey(command evidence.Command) bool {
 	return true
 }
 
+// Heal implements Machine.
 func (m *modelled) Heal(context.Context) error {
 	m.all.do(func() {
 		m.host.Resume()
@@ -356,14 +384,17 @@ func (m *modelled) Heal(context.Context) error {
 	return nil
 }
 
+// PowerState implements fakebmc.System.
 func (m *modelled) PowerState() (state fakebmc.PowerState, err error) {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	return m.host.PowerState()
 }
 
+// Resets implements fakebmc.Resetter.
 func (m *modelled) Resets() []fakebmc.ResetType { return m.host.Resets() }
 
+// Reset implements fakebmc.System.
 func (m *modelled) Reset(t fakebmc.ResetType) error { return m.reset(m.name, t) }
 
 // reaction is the time that a BMC takes to apply a command to the host's power. If it were less
@@ -379,6 +410,7 @@ func (m *modelled) reset(bmc string, t fakebmc.ResetType) (err error) {
 	return err
 }
 
+// wiredTo implements machine.
 func (m *modelled) wiredTo(bmc string) fakebmc.System { return rewired{m, bmc} }
 
 // rewired is a model behind the BMC of another host.
@@ -387,13 +419,16 @@ type rewired struct {
 	bmc string
 }
 
+// Reset implements fakebmc.System.
 func (w rewired) Reset(t fakebmc.ResetType) error { return w.reset(w.bmc, t) }
 
+// LoseAC implements fakebmc.Mains.
 func (m *modelled) LoseAC() (err error) {
 	m.all.do(func() { err = m.host.LoseAC() })
 	return err
 }
 
+// SetGuest implements fakebmc.GuestSystem.
 func (m *modelled) SetGuest(g fakebmc.Guest) (err error) {
 	m.all.do(func() { err = m.host.SetGuest(g) })
 	return err

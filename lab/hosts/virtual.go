@@ -76,6 +76,7 @@ func OpenVirtual(
 	return v, nil
 }
 
+// Add implements Machines.
 func (v *virtualMachines) Add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (Machine, error) {
 	v.mu.Lock() // its events wait
 	defer v.mu.Unlock()
@@ -105,8 +106,15 @@ func (v *virtualMachines) RestoreAll(but []network.Link) {
 	v.vms.Restore(slices.DeleteFunc(v.vms.Faulty(), func(l network.Link) bool { return slices.Contains(but, l) })...)
 }
 
+// Storage implements Machines.
+func (*virtualMachines) Storage(scenarios.Volume) (*Storage, error) {
+	return nil, errors.New("virtual machines have no storage, and the lab should have refused the scenario")
+}
+
+// Hypervisor implements Machines.
 func (v *virtualMachines) Hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }
 
+// Close implements Machines.
 func (v *virtualMachines) Close() (artifacts []play.Artifact, err error) {
 	err = v.vms.Close()
 	v.tasks.Wait()
@@ -150,29 +158,36 @@ type virtual struct {
 	told   []evidence.Command // the commands that undo those to the guest
 }
 
+// DomainName implements Machine.
 func (m *virtual) DomainName() string { return m.domain.DefinedName() }
 
+// SystemUUID implements Machine.
 func (m *virtual) SystemUUID() string { return m.domain.UUID() }
 
+// Settle implements domain.
 func (m *virtual) Settle(ctx context.Context, old time.Duration) error {
 	return m.domain.Settle(ctx, old)
 }
 
+// SwitchOn implements Machine.
 func (m *virtual) SwitchOn(ctx context.Context) error {
 	m.blame(string(history.Engine), true)
 	return m.domain.On(ctx)
 }
 
+// CutPower implements Machine.
 func (m *virtual) CutPower(ctx context.Context) error {
 	m.blame(string(history.Engine), false)
 	return m.domain.ForceOff(ctx)
 }
 
+// Pause implements Machine.
 func (m *virtual) Pause(ctx context.Context) error {
 	m.paused = true
 	return m.domain.Pause(ctx)
 }
 
+// Resume implements Machine.
 func (m *virtual) Resume(ctx context.Context) error {
 	if !m.paused {
 		return nil
@@ -184,8 +199,10 @@ func (m *virtual) Resume(ctx context.Context) error {
 	return m.domain.Resume(ctx)
 }
 
+// FedBy implements Machine.
 func (m *virtual) FedBy(agent string) { m.culprits.feeder = agent }
 
+// Tell implements Machine.
 func (m *virtual) Tell(ctx context.Context, do, undo evidence.Command) error {
 	if do == evidence.StopFeeding || do == evidence.Hang || do == evidence.Panic {
 		m.culprits.starved.Store(true)
@@ -196,6 +213,7 @@ func (m *virtual) Tell(ctx context.Context, do, undo evidence.Command) error {
 	return m.domain.Tell(ctx, do)
 }
 
+// Heal implements Machine.
 func (m *virtual) Heal(ctx context.Context) error {
 	var errs []error
 	errs = append(errs, m.Resume(ctx))
@@ -261,10 +279,12 @@ func (c *culprits) blamed(e vms.Event) string {
 	return who
 }
 
+// PowerState implements fakebmc.System.
 func (m *virtual) PowerState() (fakebmc.PowerState, error) {
 	return fakebmc.PowerState(m.domain.State()), nil
 }
 
+// Resets implements fakebmc.Resetter.
 func (*virtual) Resets() []fakebmc.ResetType {
 	return append(needPower[:], fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetPushPowerButton)
 }
@@ -272,8 +292,10 @@ func (*virtual) Resets() []fakebmc.ResetType {
 // needPower are the resets of which a machine that is off knows nothing.
 var needPower = [...]fakebmc.ResetType{fakebmc.ResetForceRestart, fakebmc.ResetGracefulRestart, fakebmc.ResetPowerCycle, fakebmc.ResetNmi}
 
+// Reset implements fakebmc.System.
 func (m *virtual) Reset(t fakebmc.ResetType) error { return m.reset(m.domain.Name(), t) }
 
+// wiredTo implements machine.
 func (m *virtual) wiredTo(bmc string) fakebmc.System { return miswired{m, bmc} }
 
 // miswired is a machine behind the BMC of another host.
@@ -282,6 +304,7 @@ type miswired struct {
 	bmc string
 }
 
+// Reset implements fakebmc.System.
 func (w miswired) Reset(t fakebmc.ResetType) error { return w.reset(w.bmc, t) }
 
 // reset is a reset by the BMC of a host.
@@ -347,6 +370,7 @@ func (m *virtual) LoseAC() error {
 	return m.domain.ForceOff(ctx)
 }
 
+// SetGuest implements fakebmc.GuestSystem.
 func (m *virtual) SetGuest(g fakebmc.Guest) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -398,6 +422,7 @@ func (m *virtual) instruct(ctx context.Context) error {
 	return m.domain.Pause(ctx)
 }
 
+// Processors implements Machines.
 func (v *virtualMachines) Processors() map[string]vms.Processors {
 	v.mu.Lock()
 	defer v.mu.Unlock()
