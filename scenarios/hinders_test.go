@@ -73,9 +73,9 @@ func TestHinderingOperations(t *testing.T) {
 	}
 }
 
-// TestStatesOfOperations: what an operation begins lasts until another ends it, and both rows say so
-// in the same words. One that begins and ends nothing is argued for here: without a state, a story
-// may leave it out of an end that it needs, or end what never began.
+// TestStatesOfOperations: what an operation begins lasts until another ends it, and both rows say
+// so in the same words. One that begins and ends nothing is argued for here: without a state, a
+// story may end what never began, and no report names what is still in force.
 func TestStatesOfOperations(t *testing.T) {
 	momentary := map[string]string{
 		"stopKubelet": "no operation starts it but heal", "stopFeeding": "it ends with the boot", "hang": "it ends with the boot", "panic": "it ends with the boot",
