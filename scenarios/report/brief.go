@@ -67,8 +67,12 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	if dir != "" {
 		foot = append(foot, "page: "+filepath.Join(dir, page.Name))
 	}
+	room := briefLength - len(head) - len(foot) + max(0, len(deviating)-1)
+	if broken != nil && broken.Open {
+		room-- // what never came needs no further event beside it
+	}
 	var story []string
-	for _, l := range about.landmarks(o, briefLength-len(head)-len(foot)+max(0, len(deviating)-1)) {
+	for _, l := range about.landmarks(o, room) {
 		mark := " "
 		if l.Marked {
 			mark = ">"
