@@ -51,7 +51,7 @@ var layers = []layer{
 
 	{"scenarios", []string{"./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "sigs.k8s.io/yaml"}, whyScenarios},
 	{"scenarios/catalog", nil, "the stories that come with fencelab are files, and nobody's code"},
-	{"scenarios/file", []string{"./scenarios/.", "./scenarios/catalog", "./scenarios/guarantee", "./scenarios/history", "./scenarios/leads", "./scenarios/phrase", "go.yaml.in/yaml/v3"}, "to read a scenario nobody has to play it"},
+	{"scenarios/file", []string{"./scenarios/.", "./scenarios/catalog", "./scenarios/guarantee", "./scenarios/history", "./scenarios/leads", "./scenarios/phrase", "./scenarios/version", "go.yaml.in/yaml/v3"}, "to read a scenario nobody has to play it"},
 	{"scenarios/play", []string{"./scenarios/.", "./scenarios/exit", "./scenarios/history", "./scenarios/guarantee", "./scenarios/invariant", "./scenarios/leads", "./scenarios/phrase"}, whyScenarios},
 	{"scenarios/version", nil, "what the program was built from is the same wherever it is asked"},
 	{"scenarios/campaign", []string{"./scenarios/.", "./scenarios/exit", "./scenarios/history", "./scenarios/invariant", "./scenarios/leads", "./scenarios/phrase", "./scenarios/play", "./scenarios/version"},

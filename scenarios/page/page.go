@@ -101,8 +101,7 @@ type moment struct {
 
 type promise struct {
 	Guarantee
-	Claim, Seed string
-	Times       string
+	Claim, Times string
 	// Closest is where a promise that was kept was nearest to being broken.
 	Closest *broken
 }
@@ -313,7 +312,9 @@ func (v *view) judge(run *Run) {
 	describe := func(g Guarantee) promise {
 		d := promise{Guarantee: g, Times: "never"}
 		if inv, err := guarantee.Lookup(g.ID); err == nil {
-			d.Claim, d.Seed = inv.Claim, inv.Seed
+			d.Claim = inv.Claim
+		} else {
+			d.Claim = g.Reason // a claim of the story's own
 		}
 		switch {
 		case g.Judged == 1:
