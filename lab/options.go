@@ -212,6 +212,7 @@ var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureVolume:           noStorage,
+		scenarios.FeaturePlaces:           "the lab runs its controllers beside the API server",
 		"breakStorage":                    noStorage,
 		"mendStorage":                     noStorage,
 		"dropVolume":                      noStorage,
