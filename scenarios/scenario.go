@@ -350,9 +350,9 @@ type Controller struct {
 	// which of them leads. The others are named NAME-2 and NAME-3. Default: 1, without a
 	// Lease.
 	Replicas int `json:"replicas,omitempty"`
-	// hosts are the hosts on which the controller's processes run, one for each. A process lives its
-	// host's life, as an agent does, and reaches the API server over its links; the way to BMCs is
-	// its own. Default: beside the API server.
+	// hosts are the hosts on which the controller's processes run, one for each. A process lives
+	// its host's life, as an agent does, and reaches the API server over its links; the way to
+	// BMCs is its own. Default: beside the API server.
 	Hosts []string `json:"hosts,omitempty"`
 	// rateLimit limits how often each process of the controller sends requests to the API
 	// server, as real clients limit themselves. Default: no limit.

@@ -45,8 +45,8 @@ type State struct {
 	OwnTaint  bool `json:"ownTaint"`
 	Emptied   bool `json:"emptied"`
 	NodeReady bool `json:"nodeReady"`
-	// Backed: the Machine keeps what this Node was, or the one that is gone. Remade: this controller
-	// has made the Node. Emptied is then about what is left on its name. Only Recreate asks.
+	// Backed: the Machine keeps what this Node was, or the one that is gone. Remade: this
+	// controller has made the Node. Emptied is then about its name. Only Recreate asks.
 	Backed bool `json:"backed"`
 	Remade bool `json:"remade"`
 }

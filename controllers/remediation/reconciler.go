@@ -165,8 +165,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // outdated reports whether the host may have booted since it was off in answer to
-// the request. Without a Node there is nothing left that could be done too late, unless it is to be
-// made anew.
+// the request. Without a Node there is nothing left that could be done too late, unless this
+// controller makes it anew.
 func (r *Reconciler) outdated(m *memory, f facts) bool {
 	return !r.Settings.TrustPoweredOn && (f.node != nil || r.Settings.Release == NodeRecreation) && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
 }

@@ -76,7 +76,7 @@ func Recreate(s State) Action {
 	return AddPoweredOffMark
 }
 
-// recreated completes a State with the facts that Recreate goes by. A Node that tells of no boot,
+// recreated completes a State with the facts that Recreate goes by. A Node that reports no boot,
 // and isn't the one that was backed up, is this controller's.
 func (s *State) recreated(ctx context.Context, live client.Reader, f facts) (err error) {
 	b := backupOf(f.machine)
