@@ -259,8 +259,8 @@ func (t *tree) Learn(s campaign.Schedule, r campaign.Result) {
 }
 
 const (
-	// A forecast takes the fewest descents at least and as many as it may at most. Between these it ends when its
-	// deviation is this share of the mean.
+	// A forecast takes the fewest descents at least, and as many as it may at most. Between these
+	// it ends when its deviation is this share of the mean.
 	precise          = 0.1
 	fewest, descents = 10, 64
 )
