@@ -152,7 +152,7 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		c.Excuse(e)
 	case e.At-h.since.At+invariant.Coarse >= c.patience && h.asked.Seq < h.since.Seq:
 		c.Judged++
-		c.Breach(&h.since, e, invariant.Clause(e)+", and nobody had asked its operating system to shut down since "+invariant.Clause(&h.since))
+		c.Breach(&h.since, e, invariant.Clause(e)+", and its operating system had not been asked to shut down since "+invariant.Clause(&h.since))
 	case e.At-h.since.At+invariant.Coarse >= c.patience:
 		c.Judged++
 		c.Kept(&h.since, e)
