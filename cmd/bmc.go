@@ -3,7 +3,6 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -64,61 +63,6 @@ read is in DIR/.raw, as it was read. The password of --username is read from ` +
 	flags.DurationVar(&o.Pause, "pause", 200*time.Millisecond, "how long to wait between two reads")
 	flags.StringSliceVar(&o.Keep, "keep", nil, "`kinds` of values that are written as they are: "+strings.Join(recording.Kinds(), ", "))
 	flags.StringSliceVar(&o.Skip, "skip", recording.Volatile, "patterns of paths that are not read, nor what is below them")
-	return cmd
-}
-
-// bmcReplayCommand plays a log of a BMC again.
-func bmcReplayCommand() *cobra.Command {
-	o := recording.ReplayOptions{}
-	cmd := &cobra.Command{
-		Use:   "replay LOG URL",
-		Short: "Play a client's requests against a BMC, and compare the answers",
-		Long: `Replay sends the requests of a log, which fencelab bmc --log or a run in the lab wrote
-(bmc.jsonl), to a Redfish service, and compares the answers with those of the log: their
-status, the power state that a host reports, and whether there was an answer at all. So
-the log of a failed run becomes a test of a BMC. Requests over IPMI, and those that begin
-or end a session, are left out. It changes the hosts that it is pointed at.
-
-The exit code is 1 if a request is answered otherwise. The password of --username is read
-from ` + fleet.PasswordVariable + `.`,
-		Example: `  fencelab bmc replay bmc.jsonl http://127.0.0.1:8000
-  fencelab bmc replay bmc.jsonl https://bmc.example.org --host node-1 --as 1 --username root --insecure`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Password, err = fleet.PasswordOf(o.Username); err != nil {
-				return exit.BadInput(err)
-			}
-			o.URL = args[1]
-			log, err := os.Open(args[0])
-			if err != nil {
-				return exit.BadInput(fmt.Errorf("open the log: %w", err))
-			}
-			defer log.Close()
-			replayed, err := recording.Replay(cmd.Context(), log, o)
-			if errors.Is(err, recording.ErrInput) {
-				return exit.BadInput(err)
-			}
-			if err != nil {
-				return exit.UnlessEnded(cmd.Context(), exit.Coded(exit.Environment, err))
-			}
-			for _, d := range replayed.Differences {
-				fmt.Fprintln(cmd.OutOrStdout(), d)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d of %s answered as before%s\n", replayed.Requests-len(replayed.Differences),
-				phrase.Count(replayed.Requests, "request"), replayed.LeftOut())
-			if len(replayed.Differences) > 0 {
-				return exit.Ended(exit.Violated)
-			}
-			return nil
-		},
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.Username, "username", "", "account of the service (default: none)")
-	flags.BoolVar(&o.Insecure, "insecure", false, "accept any certificate")
-	flags.StringVar(&o.Host, "host", "", "play the requests to this `host` of the log (default: all)")
-	flags.StringVar(&o.As, "as", "", "the `id` that the host has at the service (default: the one that it has in the log)")
-	flags.BoolVar(&o.InTurn, "in-turn", false, "send each request when the one before was answered, instead of at its time")
-	flags.DurationVar(&o.Patience, "patience", 30*time.Second, "how long an answer is waited for")
 	return cmd
 }
 
@@ -188,7 +132,7 @@ none is needed; elsewhere there is no default.`,
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
 	settle = understand(cmd)
 	cmd.SetFlagErrorFunc(advise)
-	cmd.AddCommand(recordCommand(), bmcReplayCommand(), &cobra.Command{
+	cmd.AddCommand(recordCommand(), &cobra.Command{
 		Use:   "faults",
 		Short: "List the named faults of real BMCs",
 		Args:  cobra.NoArgs,

@@ -16,7 +16,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -36,7 +35,7 @@ import (
 // ended suites get to list what they were doing.
 const cleanUp, lastWords = 2 * time.Minute, 10 * time.Second
 
-// pause is the time between two looks at the machine, and at whether a suite still moves.
+// pause is the time between two looks at whether a suite still moves.
 const pause = 500 * time.Millisecond
 
 func main() {
@@ -60,16 +59,19 @@ type runner struct {
 	patience   time.Duration
 	mark       string // of the suites' processes
 
-	mu   sync.Mutex
-	to   io.Writer
-	busy []moment
+	mu sync.Mutex
+	to io.Writer
 }
 
-// moment is how slow the machine was.
-type moment struct {
-	at   time.Time
-	slow float64
+// suite is a target of the Makefile, and the result of running it.
+type suite struct {
+	name         string
+	slots        int // that it takes as a whole
+	began, ended time.Time
+	err          error
 }
+
+func (s *suite) took() time.Duration { return s.ended.Sub(s.began) }
 
 // run returns the exit code: 0 if all suites passed, 130 if they were interrupted.
 func (r *runner) run(ctx context.Context, groups []string) (int, error) {
@@ -93,18 +95,12 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	}
 	code, errs := 0, []error{ours.Close()}
 	for _, s := range all {
-		if s.Err != nil {
+		if s.err != nil {
 			code = 1
 		}
-		errs = append(errs, r.collect(s))
+		errs = append(errs, r.complete(s))
 	}
-	junit := filepath.Join(r.out, "junit.xml")
-	errs = append(errs, r.junit(all, junit))
-	var summary bytes.Buffer
-	summarize(&summary, all, r.during, time.Since(began), junit)
-	fmt.Fprintf(r.to, "\n%s", &summary)
-	errs = append(errs, os.WriteFile(filepath.Join(r.out, "summary.txt"), summary.Bytes(), 0o644))
-	err = errors.Join(errs...)
+	err = errors.Join(append(errs, r.report(all, time.Since(began)))...)
 	switch {
 	case ctx.Err() != nil:
 		code = 130
@@ -120,9 +116,9 @@ func (r *runner) suites(groups []string) (grouped [][]*suite, all []*suite, err 
 		var suites []*suite
 		for _, word := range strings.Fields(group) {
 			name, slots, costs := strings.Cut(word, "=")
-			s := &suite{Name: name, Log: filepath.Join(r.out, name+".log")}
+			s := &suite{name: name}
 			if costs {
-				if s.Slots, err = strconv.Atoi(slots); err != nil {
+				if s.slots, err = strconv.Atoi(slots); err != nil {
 					return nil, nil, fmt.Errorf("%s: its slots: %w", word, err)
 				}
 			}
@@ -133,72 +129,38 @@ func (r *runner) suites(groups []string) (grouped [][]*suite, all []*suite, err 
 	return grouped, all, nil
 }
 
-// runGroup runs suites side by side, and notes all along how slow the machine is.
+// runGroup runs suites side by side.
 func (r *runner) runGroup(ctx context.Context, suites []*suite) {
 	var running sync.WaitGroup
 	for _, s := range suites {
 		running.Go(func() {
-			s.Err = r.enter(ctx, s)
-			s.Ended = time.Now()
+			s.err = r.enter(ctx, s)
+			s.ended = time.Now()
 		})
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		running.Wait()
-	}()
-	for {
-		select {
-		case <-done:
-			return
-		case <-time.After(pause):
-			r.look()
-		}
-	}
+	running.Wait()
 }
 
 // enter runs a suite once there is room.
 func (r *runner) enter(ctx context.Context, s *suite) error {
-	if s.Slots > 0 {
-		turn, err := slots.Machine().Take(ctx, "the suite "+s.Name, s.Slots, nil)
+	if s.slots > 0 {
+		turn, err := slots.Machine().Take(ctx, "the suite "+s.name, s.slots, nil)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		defer turn.Release()
 		turn.Begun()
 	}
-	s.Began = time.Now()
+	s.began = time.Now()
 	if ctx.Err() != nil {
 		return errors.New("interrupted before it began")
 	}
 	return r.runSuite(ctx, s)
 }
 
-// look notes how slow the machine is.
-func (r *runner) look() {
-	slow := machine.Slowness()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.busy = append(r.busy, moment{time.Now(), slow})
-}
+func (r *runner) events(s *suite) string { return filepath.Join(r.out, "events", s.name+".json") }
 
-// during is how slow the machine was in a time, on average.
-func (r *runner) during(from, to time.Time) float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	sum, n := 0.0, 0
-	for _, m := range r.busy {
-		if !m.at.Before(from) && !m.at.After(to) {
-			sum, n = sum+m.slow, n+1
-		}
-	}
-	if n == 0 {
-		return machine.Slowness()
-	}
-	return sum / float64(n)
-}
-
-func (r *runner) events(s *suite) string { return filepath.Join(r.out, "events", s.Name+".json") }
+func (r *runner) log(s *suite) string { return filepath.Join(r.out, s.name+".log") }
 
 func (r *runner) say(name, line string) {
 	r.mu.Lock()
@@ -210,13 +172,13 @@ func (r *runner) say(name, line string) {
 // far below make, and make e2e may have been asked to end by a signal that make doesn't pass on as
 // one.
 func (r *runner) runSuite(ctx context.Context, s *suite) error {
-	log, err := os.Create(s.Log)
+	log, err := os.Create(r.log(s))
 	if err != nil {
 		return fmt.Errorf("write down what it says: %w", err)
 	}
 	defer log.Close()
-	said := &lines{say: func(line string) { r.say(s.Name, line) }}
-	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name)
+	said := &lines{say: func(line string) { r.say(s.name, line) }}
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.name)
 	cmd.Env = append(os.Environ(), r.mark)
 	cmd.Stdout = io.MultiWriter(log, said)
 	cmd.Stderr = cmd.Stdout
@@ -251,7 +213,7 @@ func (r *runner) watch(s *suite, session int, ended <-chan struct{}) <-chan erro
 			case <-time.After(pause):
 			}
 			var moved [2]int64
-			for i, file := range []string{r.events(s), s.Log} {
+			for i, file := range []string{r.events(s), r.log(s)} {
 				if info, err := os.Stat(file); err == nil { // it may not be there yet
 					moved[i] = info.Size()
 				}
@@ -296,55 +258,69 @@ func (l *lines) flush() {
 	}
 }
 
-// collect reads what the suite's tests said. If it failed and no test did, such as when it couldn't
-// be built, the suite itself is a test that failed, with the end of its output.
-func (r *runner) collect(s *suite) error {
-	data, err := os.ReadFile(r.events(s))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the results of %s: %w", s.Name, err)
+// complete gives a suite that failed without a test that did, such as one that couldn't be built, a
+// test that stands for all of it and quotes the end of its output.
+func (r *runner) complete(s *suite) error {
+	events, err := os.OpenFile(r.events(s), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("read the results of %s: %w", s.name, err)
 	}
-	s.Tests = parse(data)
-	if s.Err == nil || len(s.bad()) > 0 {
+	defer events.Close()
+	data, err := io.ReadAll(events)
+	if err != nil {
+		return fmt.Errorf("read the results of %s: %w", s.name, err)
+	}
+	if s.err == nil || bytes.Contains(data, []byte(`"Action":"fail"`)) {
 		return nil
 	}
-	log, _ := os.ReadFile(s.Log) // there is none of a suite that did not begin
+	log, _ := os.ReadFile(r.log(s)) // there is none of a suite that did not begin
 	end := strings.SplitAfter(string(log), "\n")
-	buffer := bytes.NewBuffer(append(data, '\n')) // the last line may have been cut short
-	to := json.NewEncoder(buffer)
-	for _, e := range []event{
-		{Action: "run"},
-		{Action: "output", Output: s.Err.Error() + "\n" + strings.Join(end[max(0, len(end)-50):], "")},
-		{Action: "fail", Elapsed: s.took().Seconds()},
+	_, err = fmt.Fprintln(events) // the last line may have been cut short
+	to := json.NewEncoder(events)
+	for _, e := range []map[string]any{
+		{"Action": "run"},
+		{"Action": "output", "Output": s.err.Error() + "\n" + strings.Join(end[max(0, len(end)-50):], "")},
+		{"Action": "fail", "Elapsed": s.took().Seconds()},
 	} {
-		e.Time, e.Package, e.Test = s.Began, s.Name, "make e2e-"+s.Name
-		if err := to.Encode(e); err != nil {
-			return fmt.Errorf("record the end of %s: %w", s.Name, err)
-		}
+		e["Time"], e["Package"], e["Test"] = s.began, s.name, "make e2e-"+s.name
+		err = errors.Join(err, to.Encode(e))
 	}
-	s.Tests = parse(buffer.Bytes())
-	if err := os.WriteFile(r.events(s), buffer.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("record the end of %s: %w", s.Name, err)
+	if err != nil {
+		return fmt.Errorf("record the end of %s: %w", s.name, err)
 	}
 	return nil
 }
 
-// junit has gotestsum write all events as JUnit. Its exit code says no more than that a test
-// failed.
-func (r *runner) junit(suites []*suite, path string) error {
+// report has gotestsum make one JUnit file and one summary of the events of all suites. Its exit
+// code says no more than that a test failed.
+func (r *runner) report(suites []*suite, took time.Duration) error {
 	var events bytes.Buffer
 	for _, s := range suites {
-		data, _ := os.ReadFile(r.events(s)) // a suite without tests that passed has none
+		data, err := os.ReadFile(r.events(s))
+		if err != nil {
+			return fmt.Errorf("read the results of %s: %w", s.name, err)
+		}
 		events.Write(append(data, '\n'))
 	}
-	if err := os.RemoveAll(path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	junit := filepath.Join(r.out, "junit.xml")
+	if err := os.RemoveAll(junit); err != nil {
+		return fmt.Errorf("write %s: %w", junit, err)
 	}
-	cmd := exec.Command("go", "tool", "-modfile="+r.tools, "gotestsum", "--raw-command", "--ignore-non-json-output-lines", "--format", "dots",
-		"--junitfile", path, "--junitfile-project-name", "make e2e", "--junitfile-testsuite-name", "relative", "--", "cat")
+	cmd := exec.Command("go", "tool", "-modfile="+r.tools, "gotestsum", "--raw-command", "--ignore-non-json-output-lines", "--format", "none",
+		"--junitfile", junit, "--junitfile-project-name", "make e2e", "--junitfile-testsuite-name", "relative", "--", "cat")
 	cmd.Stdin = &events
-	output, err := cmd.CombinedOutput()
-	if _, missing := os.Stat(path); missing != nil {
-		return fmt.Errorf("write %s: %w\n%s", path, err, output)
+	summary, err := cmd.CombinedOutput()
+	if _, missing := os.Stat(junit); missing != nil {
+		return fmt.Errorf("write %s: %w\n%s", junit, err, summary)
 	}
-	return nil
+	for _, s := range suites {
+		text := "passed"
+		if s.err != nil {
+			text = strings.ReplaceAll(s.err.Error(), "\n", ", ")
+		}
+		summary = fmt.Appendf(summary, "%-8s %8s  %s: see %s\n", s.name, s.took().Round(time.Second), text, r.log(s))
+	}
+	summary = fmt.Appendf(summary, "all suites in %s; all tests: %s\n", took.Round(time.Second), junit)
+	fmt.Fprintf(r.to, "\n%s", summary)
+	return os.WriteFile(filepath.Join(r.out, "summary.txt"), summary, 0o644)
 }

@@ -76,7 +76,7 @@ const (
 
 // Actions is every action.
 var Actions = []Action{
-	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish, TaintNode, UntaintNode,
+	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish, TaintNode, UntaintNode, ForgetPoweredOff,
 }
 
 // row is a line of the truth table in the order of its columns: does the Node

@@ -299,6 +299,8 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
 	case AddPoweredOffMark:
 		return r.Client.Patch(ctx, machine, api.SetAnnotation(machine, api.PoweredOffForRemediationAnnotation, ""))
+	case ForgetPoweredOff:
+		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.PoweredOffForRemediationAnnotation))
 	case Finish:
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine,
 			api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation))

@@ -34,10 +34,12 @@ func (r *Release) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// TaintNode and UntaintNode set and remove the out-of-service taint of the Node.
+// TaintNode and UntaintNode set and remove the out-of-service taint of the Node. ForgetPoweredOff
+// removes the powered-off mark alone, so that the remediation begins anew.
 const (
-	TaintNode   Action = "TaintNode"
-	UntaintNode Action = "UntaintNode"
+	TaintNode        Action = "TaintNode"
+	UntaintNode      Action = "UntaintNode"
+	ForgetPoweredOff Action = "ForgetPoweredOff"
 )
 
 // ownTaint is the value of a taint that this controller has set, and may remove.
@@ -64,7 +66,7 @@ func Taint(s State) Action {
 		return RemoveReboot
 	case s.PoweredOffMark && s.NodeExists && !s.NodeReady && s.row() == (row{x, x, x, o}):
 		if s.Overdue {
-			return AddReboot
+			return ForgetPoweredOff // what has come to the Node since is to be released as well
 		}
 		return Nothing // it boots
 	}

@@ -11,7 +11,6 @@
 package bmctest
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -19,17 +18,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/ipmi"
 	"github.com/fencelab/fencelab/fakebmc/memory"
-	"github.com/fencelab/fencelab/fakebmc/recording"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 )
@@ -282,29 +278,6 @@ func (b *BMC) Boots() int { return b.host.Boots() }
 
 // Host is the host itself: to cut its power, or to have its guest hang.
 func (b *BMC) Host() *memory.Host { return b.host }
-
-// patience is how long a request of a replay waits for its answer.
-const patience = 30 * time.Second
-
-// Replay plays a client's requests, each at its time, from a log that fencelab bmc --log or a run
-// in the lab wrote, and fails the test for each that is answered otherwise than it was. In a log of
-// several hosts it plays those of this one, by its name; a log of one host may call it anything.
-func (b *BMC) Replay(log string) {
-	b.t.Helper()
-	data, err := os.ReadFile(log)
-	b.must(err)
-	o := recording.ReplayOptions{
-		URL: b.URL, Username: b.Username, Password: b.Password, Client: b.Client(), As: b.bmc.ID(), Patience: patience,
-	}
-	if quoted, err := json.Marshal(b.bmc.Host()); err == nil && bytes.Contains(data, append([]byte(`"host":`), quoted...)) {
-		o.Host = b.bmc.Host()
-	}
-	replayed, err := recording.Replay(b.t.Context(), bytes.NewReader(data), o)
-	b.must(err)
-	for _, d := range replayed.Differences {
-		b.t.Errorf("bmctest: %s: %s", log, d)
-	}
-}
 
 // Requests are all requests that were answered so far, or are known to get no answer, in that
 // order.

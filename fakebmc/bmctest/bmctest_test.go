@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/bmctest"
@@ -125,31 +122,6 @@ func TestWrongFaults(t *testing.T) {
 	}
 }
 
-// failing counts the errors of a test.
-type failing struct {
-	testing.TB
-	errors int
-}
-
-func (f *failing) Errorf(string, ...any) { f.errors++ }
-
-// TestReplay: the log of a host that was off is answered alike by one that is off, and not by one
-// that is on.
-func TestReplay(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "bmc.jsonl")
-	line := `{"seq":1,"host":"worker-1","request":{"method":"GET","path":"/redfish/v1/Systems/worker-1"},"answer":{"status":200,"powerState":"Off"}}`
-	if err := os.WriteFile(log, []byte(line), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, off := range []bool{true, false} {
-		f := &failing{TB: t}
-		bmctest.Start(f, bmctest.Options{Off: off}).Replay(log)
-		if (f.errors == 0) != off {
-			t.Errorf("off %t: %d errors", off, f.errors)
-		}
-	}
-}
-
 // TestPeers: each host has a BMC, at an address of its own or at one for all, and faults are for
 // those whom they name.
 func TestPeers(t *testing.T) {
@@ -176,8 +148,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestMockup has a host that looks like a recorded BMC, and replays its log on another one that
-// does.
+// TestMockup has a host that looks like a recorded BMC.
 func TestMockup(t *testing.T) {
 	tree := systemtest.Shape(t, "../redfish/testdata/shapes/blades.json")
 	b := bmctest.Start(t, bmctest.Options{Mockup: tree, Destinations: []string{"http://127.0.0.1:1/"}})
@@ -190,22 +161,4 @@ func TestMockup(t *testing.T) {
 	ask(t, b, http.MethodGet, b.System, "")
 	reset(t, b, fakebmc.ResetForceOff)
 	ask(t, b, http.MethodGet, b.System, "")
-	var lines []byte
-	for i, r := range b.Requests() {
-		r.Received = time.Duration(i) * 50 * time.Millisecond // lest one overtakes another
-		line, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(append(lines, line...), '\n')
-	}
-	log := filepath.Join(t.TempDir(), "bmc.jsonl")
-	if err := os.WriteFile(log, lines, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	bmctest.Start(t, bmctest.Options{Mockup: tree}).Replay(log)
-	f := &failing{TB: t}
-	if bmctest.Start(f, bmctest.Options{Mockup: tree, Off: true}).Replay(log); f.errors != 2 { // the chassis, and the system before it was off
-		t.Errorf("on a host that is off %d requests differ", f.errors)
-	}
 }

@@ -18,7 +18,7 @@ func Every() []invariant.Invariant {
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, oneWriter, releasedOnlyWhenOver, holdRespected, ownAnnotationsOnly, contentPreserved,
 		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
 		oneCyclePerRequest, OneFencingPerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
-		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
+		powerRestored, nodeRestored, workloadRecovers, releasedInTime, annotationsCleared, nothingIsLeft,
 	}
 }
 

@@ -98,6 +98,8 @@ func (tr *transcript) line(line string) (err error) {
 				c.Within, err = time.ParseDuration(within)
 				tr.params.Claims = append(tr.params.Claims, c)
 			}
+		case "freed":
+			tr.params.Timings.Freed, err = time.ParseDuration(value)
 		case "missing":
 			tr.params.Timings.Missing, err = time.ParseDuration(value)
 		case "agents": // WATCHDOG SILENCE HEARING

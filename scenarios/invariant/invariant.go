@@ -135,6 +135,9 @@ type Timings struct {
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and
 	// Release how long it takes then until what was bound to its Node is released.
 	Safe, Release time.Duration
+	// Freed is how long it takes at most, by everybody's settings, from when nothing on a fenced
+	// host can write to its volume until that is free; 0 if no settings bound it.
+	Freed time.Duration
 	// Missing is for how long the health check lets a Machine be without a Node, at least,
 	// whose Node was deleted; 0 if the world doesn't know.
 	Missing time.Duration

@@ -80,5 +80,37 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 			timings.Steady, timings.Backoff = s.SteadyInterval.Duration, s.MaxBackoff.Duration
 		}
 	}
+	timings.Freed = freed(spec, chosen, &timings)
 	return timings
+}
+
+// freed is invariant.Timings' of that name: what a fencer takes to release, once the host is off or
+// kept out, then the cluster's own controllers, and then the storage.
+func freed(spec *scenarios.Spec, chosen []controllers.Selection, t *invariant.Timings) (longest time.Duration) {
+	v := spec.Topology.Workload.Volume
+	if v == nil {
+		return 0
+	}
+	var detach release.DetachSettings
+	for _, c := range chosen {
+		if s, ok := c.Settings.(*release.DetachSettings); ok {
+			detach = *s
+		}
+	}
+	for _, c := range chosen {
+		switch s := c.Settings.(type) {
+		case *remediation.Settings:
+			takes := t.Command + t.Poll + s.AnswerWithin.Duration + collected
+			if s.Release == remediation.NodeDeletion && !detach.DetachFromDeletedNodes {
+				if detach.DisableForceDetachOnTimeout {
+					return 0 // until somebody makes a Node of that name
+				}
+				takes += release.MaxWaitForUnmount
+			}
+			longest = max(longest, takes+time.Duration(v.Attach+v.Detach)+5*slack)
+		case *poisonpill.Settings:
+			longest = max(longest, t.Safe+t.Release+5*slack)
+		}
+	}
+	return longest
 }

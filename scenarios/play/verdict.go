@@ -150,17 +150,21 @@ func (o *Outcome) Meets() (mismatch string) {
 }
 
 // TooSlow reports how the machine, rather than a process under test, may have spoilt the run: it
-// names who got too little of it, and for how long. It is "" if nothing was noticed.
+// names who got too little of it, and for how long. A host that falls silent while it executes is
+// such a case: no step of a story takes its observer away. It is "" if nothing was noticed.
 func (o *Outcome) TooSlow() string {
 	var stalls []string
+	last := 0
 	for _, e := range o.History.Events() {
-		switch e.Kind {
-		case history.LabStalled:
-			stalls = append(stalls, "at "+history.Seconds(e.At)+" "+cmp.Or(e.Note, e.Phrase()))
-		case history.LabRecovered:
-			if n := len(stalls); n > 0 {
-				stalls[n-1] += ", for " + e.Value + " in all"
-			}
+		at := "at " + history.Seconds(e.At) + " "
+		switch {
+		case e.Kind == history.LabStalled:
+			last = len(stalls)
+			stalls = append(stalls, at+cmp.Or(e.Note, e.Phrase()))
+		case e.Kind == history.EvidenceLost && e.Host != "":
+			stalls = append(stalls, at+e.Phrase())
+		case e.Kind == history.LabRecovered && last < len(stalls):
+			stalls[last] += ", for " + e.Value + " in all"
 		}
 	}
 	if n := len(stalls); n > maxStalls {

@@ -1,0 +1,154 @@
+package guarantee
+
+import (
+	"iter"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var releasedInTime = invariant.Invariant{
+	ID:       "released-in-time",
+	Claim:    "A volume that a fenced host can no longer write to is detached, or mounted by a later boot there, in the time that the way of releasing it takes, also while the fault lasts, and eventually in any case.",
+	Seed:     "002, 004",
+	Liveness: true,
+	New: func(p invariant.Params) invariant.Checker {
+		return &deliveries{
+			Promise:   invariant.NewPromise(p, invariant.Ruling{ID: "released-in-time"}),
+			witnesses: invariant.NewWitnesses(p),
+			roles:     p.Roles,
+			hosts:     invariant.NewRoster[delivery](p.Hosts),
+			limit:     p.Timings.Freed,
+		}
+	},
+}
+
+// deliveries judges what a controller under test has begun: a host that it has asked to go off for
+// a mark, whose boot is to be fenced, or that it keeps out of the storage. Whether it begins at
+// all is unhealthy-is-fenced's business. The time counts while the fault lasts, since no release
+// needs the host that is lost, and begins anew when a process of the cluster does, whose timers
+// are in its memory. Of agents it counts only while most of them are well.
+type deliveries struct {
+	invariant.Promise
+	witnesses invariant.Witnesses
+	roles     invariant.Roles
+	hosts     invariant.Roster[delivery]
+	// limit is 0 where no settings bound the time.
+	limit time.Duration
+}
+
+// delivery is a host whose fencing has begun.
+type delivery struct {
+	access
+	// begun is when it did, the zero event if it hasn't.
+	begun history.Event
+	// idle is since when nothing there can write to a volume that it still has; timed says that the
+	// time counts, from since.
+	idle  history.Event
+	since time.Duration
+	timed bool
+}
+
+func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
+	c.expire(e)
+	c.witnesses.Observe(e)
+	c.Promise.Observe(e)
+	if e.Kind == history.ControllerStarted && !c.roles.Tested(e.Actor) {
+		for i := range c.hosts.Hosts {
+			c.hosts.Hosts[i].State.since = e.At
+		}
+	}
+	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
+		h := c.hosts.Of(e.Host)
+		h.observe(e)
+		c.begin(h, e)
+		c.follow(h, e)
+	}
+	return c.Tell()
+}
+
+// begin notes the beginning and the end of a fencing.
+func (c *deliveries) begin(h *delivery, e *history.Event) {
+	_, asks := invariant.RebootRequest(e)
+	switch {
+	case h.attached.Kind == "":
+	case e.Kind == history.AnnotationSet && asks && c.roles.Remediates(e.Actor),
+		e.Kind == history.FenceRequested && c.roles.Agent(e.Actor),
+		e.Kind == history.VolumeFenced && c.roles.Tested(e.Actor):
+		if h.begun.Kind == "" {
+			h.begun = *e
+		}
+		if !h.Known() {
+			c.Suspend(e, ", and nobody saw whether its volume was mounted")
+		}
+	case e.Kind == history.AnnotationRemoved && asks, e.Kind == history.FenceEnded:
+		if h.mayWrite() {
+			h.begun = history.Event{} // it came to nothing
+		}
+	case e.Kind == history.EvidenceLost && h.begun.Kind != "":
+		c.Suspend(e, ", whose volume was to be released")
+	}
+}
+
+// follow judges what has become of the volume.
+func (c *deliveries) follow(h *delivery, e *history.Event) {
+	idle := h.begun.Kind != "" && h.attached.Kind != "" && !h.mayWrite()
+	switch was := h.idle.Kind != ""; {
+	case idle && !was:
+		c.Judged++
+		h.idle, h.since, h.timed = *e, e.At, c.limit > 0
+	case !idle && was:
+		if h.timed {
+			c.Within(h.since-h.idle.At+c.limit+c.lost(h, e), &h.idle, e)
+		}
+		h.idle, h.begun = history.Event{}, history.Event{}
+	case h.attached.Kind == "":
+		h.begun = history.Event{}
+	}
+}
+
+// expire breaks the claim where time has run out.
+func (c *deliveries) expire(e *history.Event) {
+	for i := range c.hosts.Hosts {
+		name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
+		if !h.timed || h.idle.Kind == "" || e.At-h.since <= c.limit || e.At-h.since-c.lost(h, e) <= c.limit {
+			continue
+		}
+		h.timed = false
+		if h.begun.Kind != history.FenceRequested || c.witnesses.Most(h.since) {
+			c.Breach(&h.idle, e, h.attached.Object+" was still attached to "+name+" at "+invariant.Seconds(e.At)+", where nothing could write to it since "+invariant.Seconds(h.idle.At))
+		}
+	}
+}
+
+// lost is how much of the time was lost by those who release.
+func (c *deliveries) lost(h *delivery, e *history.Event) time.Duration {
+	return c.Lost(h.since, e.At, h.depends())
+}
+
+// depends are the parties that a release depends on: all processes, and the BMC, but not the host.
+func (h *delivery) depends() invariant.Parties {
+	return invariant.Parties{Any: true, BMC: h.idle.Host}
+}
+
+func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {
+	return func(yield func(invariant.Lack) bool) {
+		for i := range c.hosts.Hosts {
+			h := &c.hosts.Hosts[i].State
+			if h.idle.Kind != "" && !yield(invariant.Lack{
+				Sentence: h.attached.Object + " is still attached to " + c.hosts.Hosts[i].Name + ", where nothing can write to it",
+				Since:    &h.idle, On: h.depends(), Within: c.limit,
+				Comes: []history.Kind{history.VolumeDetached, history.VolumeAttached, history.VolumeMounted, history.VolumeWritten},
+			}) {
+				return
+			}
+		}
+	}
+}
+
+func (c *deliveries) Pending() string { return c.Owing(c.Lacks()) }
+
+func (c *deliveries) Finish(complete bool) invariant.Result {
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "no host that had a volume was fenced")
+}
