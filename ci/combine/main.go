@@ -33,7 +33,7 @@ import (
 
 func main() {
 	only := flag.String("only", "", "only the stories whose names match this regular expression")
-	sample := flag.Uint("sample", 1, "only one story of so many, by their names")
+	sample := flag.Uint("sample", 1, "only one story out of this number, by their names")
 	schedules := flag.Int("schedules", 0, "how many random schedules to play beside the default one")
 	show := flag.Bool("show", false, "print the stories instead of playing them")
 	violated := flag.Bool("violated", false, "print as JSON what is violated, and judge nothing")
@@ -82,7 +82,7 @@ func run(only string, sample uint32, schedules int, show, violated bool) error {
 	return nil
 }
 
-// sampled is one story of so many. Every set and phase is among them, unless they are very few.
+// sampled returns one story out of a number of them, by their names: all if that is 1.
 func sampled(all []story, one uint32) (some []story) {
 	for _, s := range all {
 		of := fnv.New32a()

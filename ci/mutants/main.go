@@ -39,7 +39,7 @@ func main() {
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
 	times := flag.Int("reproduce", 0, "play instead in the lab, so many times each, what the simulator finds of some mutants")
 	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
-	combine := flag.Int("combine", 0, "play instead one of so many generated stories with the mutants that nothing finds, or that are chosen")
+	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -31,7 +31,7 @@ type owners struct {
 	// taken from one of them, as set and as removed, unless the Machine goes with it.
 	leaving map[string]bool
 	parting [][2]history.Event
-	// cordons and taints are what keeps Pods from the present Nodes, by UID.
+	// cordons and taints keep Pods from the present Nodes, by UID.
 	cordons, taints map[string]history.Event
 	// content says that values are judged, and removals are not.
 	content bool
