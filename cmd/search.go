@@ -29,12 +29,13 @@ that are and how long they take, and afterwards what a verdict of held is worth:
 played of what there is, how often each guarantee was put to the test, and which checks
 of the simulator itself have passed.
 
-Without --schedules and --for it plays all that there is around the default schedule.`,
+Without --schedules and --for it plays all that there is around the default schedule: with
+--depth 2 also each two deviations that meet, or of which one makes the other possible.`,
 		Example: "  fencelab search scenarios/catalog/reboot-annotation --for 10m --resume found",
 		Args:    scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if flags := cmd.Flags(); flags.Changed("schedules") && (flags.Changed("for") || r.search.Schedules < 1) || r.workers < 1 || r.search.For < 0 {
-				return exit.BadInput(errors.New("--schedules and --workers must be at least 1, and either --schedules or --for says how much to play"))
+			if flags := cmd.Flags(); flags.Changed("schedules") && (flags.Changed("for") || r.search.Schedules < 1) || r.workers < 1 || r.search.For < 0 || r.search.Depth < 0 || r.search.Within < 0 {
+				return exit.BadInput(errors.New("--schedules, --workers and --depth must be at least 1, --within is a time, and either --schedules or --for says how much to play"))
 			}
 			loaded, err := file.LoadFiles(args, Vocabulary(), r.set)
 			if err == nil {
@@ -68,6 +69,8 @@ Without --schedules and --for it plays all that there is around the default sche
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the search")
 	flags.IntVar(&r.search.Schedules, "schedules", 0, "how many schedules to try for each scenario")
 	flags.DurationVar(&r.search.For, "for", 0, "how long to search for each scenario")
+	flags.IntVar(&r.search.Depth, "depth", 0, "how many deviations are combined (default: 1, and 2 with --schedules or --for)")
+	flags.DurationVar(&r.search.Within, "within", 0, "how late a step comes at most in these (default: 1m30s)")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes it uses")
 	return cmd

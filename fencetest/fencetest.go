@@ -91,8 +91,8 @@ func Out(dir string) Option { return func(r *run) { r.out = dir } }
 // need.
 func AsFound() Option { return func(r *run) { r.asFound = true } }
 
-// Lands has Plan fail unless a deviation of the plan does this, in the words of the report: a
-// controller that gains a step takes the deviation at another one. replay --test writes it.
+// Lands has Plan fail unless a deviation of the plan does this, in the words of the report: a step
+// within a process has no deed, and is found by its number. replay --test writes it.
 func Lands(deed string) Option { return func(r *run) { r.lands = append(r.lands, deed) } }
 
 // Claim has every run judged by a function as well. It is given all that happened, in order, and
@@ -155,8 +155,8 @@ func Play(t testing.TB, file string, options ...Option) (outcomes []*play.Outcom
 }
 
 // Plan plays the plan in a file, as fencelab replay --test saves it, and fails the test unless it
-// comes out as the plan expects. Deviations at steps that the controllers no longer take have no
-// effect; the report says how many had one, and Lands that they must.
+// comes out as the plan expects. Each deviation is found by its deed, also when its controller has
+// gained steps, and the test fails where that is no longer done.
 func Plan(t testing.TB, path string, options ...Option) {
 	t.Helper()
 	r := configured(t, options)

@@ -25,6 +25,17 @@ type Deviation struct {
 	After string `json:"after,omitempty"`
 	// fault is the failure that replaces the step.
 	Fault StepFault `json:"fault,omitempty"`
+	// deed names the step by its action, as the lab does: ACTOR/VERB OBJECT/N. The simulator finds
+	// the step by it, also when its actor takes others than before.
+	Deed string `json:"deed,omitempty"`
+	// afterDeed names the other step in the same way.
+	AfterDeed string `json:"afterDeed,omitempty"`
+}
+
+// At is the deviation at another step, whose deed isn't known.
+func (d Deviation) At(step string) Deviation {
+	d.Step, d.Deed = step, ""
+	return d
 }
 
 // StepFault is something that goes wrong with one step.
@@ -154,11 +165,13 @@ func nounOf(does string) string {
 func (d Deviation) Lesser(delays []time.Duration) []Deviation {
 	var lesser []Deviation
 	add := func(fault StepFault, delay Duration) {
-		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay})
+		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay, Deed: d.Deed})
 	}
 	if d.After != "" {
 		if d.Fault != "" {
-			lesser = append(lesser, Deviation{Step: d.Step, Fault: d.Fault}, Deviation{Step: d.Step, After: d.After, Delay: d.Delay})
+			fault, order := Deviation{Step: d.Step, Fault: d.Fault, Deed: d.Deed}, d
+			order.Fault = ""
+			lesser = append(lesser, fault, order)
 		}
 		return lesser
 	}

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -161,6 +162,17 @@ func (p *Plan) With(deviations []Deviation) *Plan {
 	return &q
 }
 
+// WithDeeds returns the plan with the deeds of its deviations, by their steps.
+func (p *Plan) WithDeeds(deeds map[string]string) *Plan {
+	q := *p
+	q.Deviations = slices.Clone(p.Deviations)
+	for i := range q.Deviations {
+		d := &q.Deviations[i]
+		d.Deed, d.AfterDeed = cmp.Or(deeds[d.Step], d.Deed), cmp.Or(deeds[d.After], d.AfterDeed)
+	}
+	return &q
+}
+
 // NamesSteps reports whether the plan deviates at a step of the simulator, for which no other world
 // has a name.
 func (p *Plan) NamesSteps() bool {
@@ -219,6 +231,10 @@ func below(dir, path string) string {
 func (p *Plan) ID() string {
 	q := *p
 	q.Digest, q.Version, q.Shrunk = "", "", nil
+	q.Deviations = slices.Clone(q.Deviations)
+	for i := range q.Deviations {
+		q.Deviations[i].Deed, q.Deviations[i].AfterDeed = "", "" // they name the same steps once more
+	}
 	sum := sha256.Sum256(q.Text())
 	return hex.EncodeToString(sum[:])[:12]
 }

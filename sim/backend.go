@@ -172,6 +172,7 @@ type Backend struct {
 	hosts     []*host
 	bmcs      map[string]*fakebmc.BMC
 	faces     map[string]*redfish.Face
+	deeds     map[string]string
 	processes []*process
 	storage   *storage
 	faults    *objects.Faults
@@ -265,6 +266,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	return timings, nil
 }
 
+// Deeds implements play.Deeder.
+func (b *Backend) Deeds() map[string]string { return b.deeds }
+
 // EndSchedule implements scenarios.Scheduler.
 func (b *Backend) EndSchedule() {
 	b.w.story = false
@@ -273,6 +277,7 @@ func (b *Backend) EndSchedule() {
 
 // deviate takes over a plan's deviations into the world.
 func (w *world) deviate(deviations []scenarios.Deviation) error {
+	w.byDeed = make(map[string]scenarios.Deviation)
 	for _, d := range deviations {
 		name, err := parseStepName(d.Step)
 		if err != nil {
@@ -281,12 +286,18 @@ func (w *world) deviate(deviations []scenarios.Deviation) error {
 		if w.deviations == nil {
 			w.deviations = make(map[steps.Name]scenarios.Deviation)
 		}
-		w.deviations[name] = d
+		if w.deviations[name] = d; d.Deed != "" {
+			delete(w.deviations, name)
+			w.byDeed[d.Deed] = d
+		}
 		if d.After != "" {
-			if _, err := w.await(d.After); err != nil {
+			if _, err := w.await(d); err != nil {
 				return err
 			}
 		}
+	}
+	if w.trace != nil && len(deviations) > 0 || len(w.byDeed) > 0 || len(w.awaitedDeeds) > 0 {
+		w.count, w.deeds = new(scenarios.DeedCount), make(map[string]string)
 	}
 	return nil
 }
@@ -582,7 +593,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		b.w.bubble.Close()
 	}
 	trace := b.w.trace
-	b.notes = b.w.notes
+	b.notes, b.deeds = b.w.notes, b.w.deeds
 	b.w, b.processes = nil, nil
 	if !b.Evidence || b.store == nil { // or it refused to start
 		return nil, nil

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,7 +39,7 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	t := &Told{}
 	wanted := make(map[string]scenarios.Deviation)
 	for _, d := range plan.Deviations {
-		wanted[d.Step] = d
+		wanted[cmp.Or(d.Deed, d.Step)] = d
 	}
 	var deviations []scenarios.Deviation
 	untold := func(d scenarios.Deviation, why string) {
@@ -47,7 +48,12 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	}
 	var err error
 	t.Outcome, err = s.playDeeds(ctx, plan, func(step steps.Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
-		d, deviates := wanted[step.Name()]
+		called := deed.String()
+		d, deviates := wanted[called]
+		if !deviates {
+			called = step.Name()
+			d, deviates = wanted[called]
+		}
 		switch {
 		case !deviates:
 		case d.After != "":
@@ -59,14 +65,14 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 		default:
 			deviations = append(deviations, scenarios.Deviation{Step: deed.String(), Delay: d.Delay, Fault: d.Fault})
 		}
-		delete(wanted, step.Name())
+		delete(wanted, called)
 		return scenarios.Deviation{}, false
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range plan.Deviations {
-		if _, never := wanted[d.Step]; never {
+		if _, never := wanted[cmp.Or(d.Deed, d.Step)]; never {
 			untold(d, "the simulator comes to no such step")
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 // awaited is a step for which others wait.
 type awaited struct {
+	// after names the step as the plan does.
+	after string
 	taken bool
 	// words describe the step, for the trace.
 	words   string
@@ -28,27 +30,58 @@ type wait struct {
 	actor, does string
 }
 
-// await returns the step of that name, for which others wait.
-func (w *world) await(step string) (*awaited, error) {
-	name, err := parseStepName(step)
+// await returns the step for which a deviation waits.
+func (w *world) await(d scenarios.Deviation) (*awaited, error) {
+	name, err := parseStepName(d.After)
 	if err != nil {
 		return nil, err
 	}
 	a := w.awaited[name]
-	if a == nil {
-		if w.awaited == nil {
-			w.awaited = make(map[steps.Name]*awaited)
-		}
-		a = new(awaited)
+	if d.AfterDeed != "" {
+		a = w.awaitedDeeds[d.AfterDeed]
+	}
+	if a != nil {
+		return a, nil
+	}
+	if w.awaited == nil {
+		w.awaited, w.awaitedDeeds = make(map[steps.Name]*awaited), make(map[string]*awaited)
+	}
+	if a = (&awaited{after: d.After}); d.AfterDeed != "" {
+		w.awaitedDeeds[d.AfterDeed] = a
+	} else {
 		w.awaited[name] = a
 	}
 	return a, nil
 }
 
+// named looks for what the plan has for a step under the name of its deed, and writes down the
+// deeds of the steps that the plan names.
+func (w *world) named(step steps.Step, d scenarios.Deviation, deviates bool) (scenarios.Deviation, bool) {
+	deed, seen := step.Deed()
+	deed = w.count.Next(deed.Actor, deed.Does, step.Effect)
+	if !seen {
+		return d, deviates
+	}
+	name, called := steps.Name{Actor: step.Actor, Class: step.Class, N: step.N}, deed.String()
+	if found, ok := w.byDeed[called]; ok {
+		d, deviates = found, true
+	}
+	if other := w.awaitedDeeds[called]; other != nil {
+		w.awaited[name] = other
+	}
+	if other := w.awaited[name]; other != nil {
+		w.deeds[other.after] = called
+	}
+	if deviates {
+		w.deeds[d.Step] = called
+	}
+	return d, deviates
+}
+
 // park lets a step wait for another one, unless that has been taken.
 func (w *world) park(s *step, of *wait) {
 	var err error
-	if of.other, err = w.await(of.deviation.After); err != nil {
+	if of.other, err = w.await(of.deviation); err != nil {
 		w.fail(err)
 		return
 	}

@@ -77,7 +77,8 @@ func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[s
 		if !deviates {
 			return scenarios.Deviation{}, false
 		}
-		n := Named{Deviation: d, Was: d.String()}
+		n := Named{Deviation: d.At(d.Step), Was: d.String()}
+		n.AfterDeed = ""
 		if told {
 			deed.Actor = scenarios.Renamed(deed.Actor, names)
 			if verb, process, starts := strings.Cut(deed.Does, " Process/"); starts {

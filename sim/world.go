@@ -46,6 +46,13 @@ type world struct {
 	// deviations are the plan's deviations, by step, and awaited the steps for which others wait.
 	deviations map[steps.Name]scenarios.Deviation
 	awaited    map[steps.Name]*awaited
+	// byDeed has the deviations that the plan names by deeds, and awaitedDeeds the steps named so
+	// for which others wait. count counts deeds, and deeds has those that came, by the plan's names
+	// of their steps. count is nil where neither is asked for.
+	byDeed       map[string]scenarios.Deviation
+	awaitedDeeds map[string]*awaited
+	count        *scenarios.DeedCount
+	deeds        map[string]string
 	// story says that steps may deviate now: from when the topology is up until the faults are
 	// withdrawn. After that, promised effects must appear, and their absence would prove nothing
 	// against the controllers if the schedule still worked against them.
@@ -165,22 +172,26 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 	if len(w.deviations) > 0 && w.story {
 		deviation, deviates = w.deviations[name]
 	}
+	step := steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}
+	if w.count != nil && w.story {
+		deviation, deviates = w.named(step, deviation, deviates)
+	}
 	if w.watch != nil && w.story {
-		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {
+		if chosen, ok := w.watch(step); ok {
 			deviation, deviates = chosen, true
 		}
 	}
 	s := w.queue.new()
 	s.at, s.due, s.run, s.name = at, at, run, name
 	told := func() (actor, does string) {
-		return steps.Told(steps.Step{Actor: a.name, Class: class, Effect: d.Effect, Verb: d.Verb, Object: d.On, By: d.By})
+		return steps.Told(step)
 	}
 	if w.trace != nil && len(w.awaited) > 0 {
 		if other := w.awaited[s.name]; other != nil {
 			other.words = scenarios.Possessive(told())
 		}
 	}
-	if deviates && deviation.Fault != "" && !(steps.Step{Class: class, Effect: d.Effect}).Can(deviation.Fault) {
+	if deviates && deviation.Fault != "" && !step.Can(deviation.Fault) {
 		// such a step can't have this fault
 		deviates = false
 	}

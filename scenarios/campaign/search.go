@@ -40,10 +40,17 @@ const Endless = math.MaxInt32
 type Covering interface {
 	// Shares are its parts, and how far each has come.
 	Shares() []Share
-	// Claims says in words what the parts with an end are, all together.
-	Claims() string
+	// Claims says in words what the parts with an end come to.
+	Claims() []Claim
 	// Sample returns single deviations, at most n, that are spread over those parts.
 	Sample(n int) []scenarios.Deviation
+}
+
+// Claim is a part of a search in words, and whether the search has covered it.
+type Claim struct {
+	With  string
+	Whole bool
+	Text  string
 }
 
 // Share is a part of a search.
@@ -52,6 +59,9 @@ type Share struct {
 	// Given is how many of its schedules were chosen, of all that there are; 0 for any number.
 	Given int `json:"schedules"`
 	Of    int `json:"outOf,omitempty"`
+	// About is how many there may be, give or take a deviation, where that was foretold.
+	About     int `json:"about,omitempty"`
+	Deviation int `json:"deviation,omitempty"`
 	// Fresh is how many of them reached what none had before.
 	Fresh int `json:"fresh"`
 }
@@ -98,6 +108,8 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 			given++
 			s.waiting++
 			workers.Give(schedule)
+		} else {
+			s.Total = given // there are no more
 		}
 	}
 	for range Ahead {

@@ -180,9 +180,7 @@ func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Devia
 			}
 			for by := range aloneBy {
 				if step, ok := earlier(one.Step, by); ok {
-					moved := one
-					moved.Step = step
-					candidates = append(candidates, append(slices.Clone(others), moved))
+					candidates = append(candidates, append(slices.Clone(others), one.At(step)))
 				}
 			}
 		}
@@ -194,7 +192,7 @@ func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Devia
 				left := slices.Delete(slices.Clone(deviations), i, i+1)
 				for j := range left {
 					if step, ok := earlier(left[j].Step, by); ok && of(left[j].Step) == of(gone.Step) && (kind(left[j].Step) != kind(gone.Step) || number(left[j].Step) > number(gone.Step)) {
-						left[j].Step = step
+						left[j] = left[j].At(step)
 					}
 				}
 				candidates = append(candidates, left)

@@ -37,6 +37,11 @@ func (v *validator) plan(p *scenarios.Plan) {
 		case d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault):
 			v.Bad(path+".fault", "the fault %s does not apply to such a step", d.Fault)
 		}
+		v.deed(path+".deed", d.Deed)
+		v.deed(path+".afterDeed", d.AfterDeed)
+		if first := slices.IndexFunc(p.Deviations, func(other scenarios.Deviation) bool { return d.Deed != "" && other.Deed == d.Deed }); first >= 0 && first < i {
+			v.Bad(path+".deed", "%s already deviates in deviations[%d]: list each deed once", phrase.Quote(d.Deed), first)
+		}
 		var faults []string
 		for _, fault := range scenarios.StepFaults() {
 			faults = append(faults, string(fault))
@@ -45,6 +50,8 @@ func (v *validator) plan(p *scenarios.Plan) {
 		switch {
 		case d.After != "":
 			v.order(path, d)
+		case d.AfterDeed != "":
+			v.Bad(path+".afterDeed", "names the step that after has by its number: write after as well")
 		case d.Delay == 0 && d.Fault == "":
 			v.Bad(path, "is not a deviation: give it a delay or a fault")
 		case d.Delay == 0 && d.Fault.HasExtent():
@@ -66,6 +73,13 @@ func (v *validator) plan(p *scenarios.Plan) {
 	}
 }
 
+// deed checks the name of a step by its action, if there is one.
+func (v *validator) deed(path, deed string) {
+	if _, err := scenarios.ParseDeed(deed); deed != "" && (err != nil || !scenarios.NamesDeed(deed)) {
+		v.Bad(path, "%s does not name a deed: write ACTOR/VERB OBJECT/N, as in remediation/delete Node/worker-1/1", phrase.Quote(deed))
+	}
+}
+
 // order checks a deviation whose step waits for another one.
 func (v *validator) order(path string, d scenarios.Deviation) {
 	switch {
@@ -73,7 +87,7 @@ func (v *validator) order(path string, d scenarios.Deviation) {
 		v.Bad(path+".after", "only a step of the simulator can wait for another one: in the lab, give it a delay")
 	case scenarios.NamesDeed(d.After) || !deviationStep.MatchString(d.After):
 		v.Bad(path+".after", "%s does not name a step: write ACTOR/CLASS/N, with N counted from 1", phrase.Quote(d.After))
-	case d.After == d.Step:
+	case d.After == d.Step, d.AfterDeed != "" && d.AfterDeed == d.Deed:
 		v.Bad(path+".after", "a step can't wait for itself")
 	case d.Delay == 0:
 		v.Bad(path, "does not say how long the step waits at most: give it a delay as well")

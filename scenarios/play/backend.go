@@ -60,6 +60,12 @@ type Noter interface {
 	Notes() []string
 }
 
+// A Deeder is a Backend that knows the deeds of the steps at which the plan deviates, by the steps.
+// It says so after Stop.
+type Deeder interface {
+	Deeds() map[string]string
+}
+
 // Spent is how much time of the processors a part of a world took in a phase.
 type Spent struct {
 	Phase   string  `json:"phase"`

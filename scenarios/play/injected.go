@@ -62,6 +62,9 @@ type injection struct {
 func (i *injections) expect(deviations []scenarios.Deviation) {
 	for _, d := range deviations {
 		why := "no such step came"
+		if d.Deed != "" {
+			why = "no step that came was " + d.Deed
+		}
 		if d.After != "" {
 			why = "one of the two steps never came, or not in time"
 		}

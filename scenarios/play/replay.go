@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -33,6 +35,12 @@ func (o *Outcome) Replayed(saved string) error {
 	if plan.Version != o.Version {
 		d.Plan = true
 		d.Reason += fmt.Sprintf(": the plan was saved by fencelab %s, and this is %s", cmp.Or(plan.Version, "of an unknown version"), o.Version)
+	}
+	switch landed := !slices.ContainsFunc(plan.Deviations, func(d scenarios.Deviation) bool { return d.Deed == "" }); {
+	case len(o.Injected.Idle) > 0:
+		d.Reason += ": " + o.Injected.Idle[0]
+	case landed && len(plan.Deviations) > 0:
+		d.Reason += ": each deviation landed on its deed all the same"
 	}
 	f, err := os.Open(saved)
 	if errors.Is(err, os.ErrNotExist) {

@@ -106,6 +106,9 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 	if noter, ok := backend.(Noter); ok {
 		r.outcome.Notes = noter.Notes()
 	}
+	if deeder, ok := backend.(Deeder); ok {
+		r.outcome.Plan = r.outcome.Plan.WithDeeds(deeder.Deeds())
+	}
 	if spender, ok := backend.(Spender); ok {
 		r.outcome.Spent = spender.Spent()
 	}

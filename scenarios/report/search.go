@@ -47,21 +47,24 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 // claim prints what a search has covered: what its verdict is worth.
 func (c *Console) claim(of campaign.Covering, t campaign.Tally) {
 	var parts []string
-	whole := true
 	for _, share := range of.Shares() {
 		text := fmt.Sprintf("%d %s", share.Given, share.Name)
-		if share.Of > 0 {
+		switch {
+		case share.Of > 0:
 			text = fmt.Sprintf("%d of %d %s", share.Given, share.Of, share.Name)
-			whole = whole && share.Given == share.Of
+		case share.About > 0:
+			text = fmt.Sprintf("%d of about %d ± %d %s", share.Given, share.About, share.Deviation, share.Name)
 		}
 		parts = append(parts, text)
 	}
-	word := "in part, and not complete"
-	if whole {
-		word = "complete"
-	}
 	fmt.Fprintf(c.Out, "  played: %s\n", strings.Join(parts, ", "))
-	fmt.Fprintf(c.Out, "  with one deviation, %s: %s\n", word, of.Claims())
+	for _, claim := range of.Claims() {
+		word := "in part, and not complete"
+		if claim.Whole {
+			word = "complete"
+		}
+		fmt.Fprintf(c.Out, "  with %s, %s: %s\n", claim.With, word, claim.Text)
+	}
 	var tested []string
 	for _, id := range t.Tested() {
 		tested = append(tested, fmt.Sprintf("%s in %d", id, t.Rulings[id].Schedules))

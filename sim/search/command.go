@@ -119,8 +119,11 @@ func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.S
 	var parts []string
 	all := 0
 	for _, share := range of.Shares() {
-		if all += share.Of; share.Of > 0 {
+		switch all += share.Of + share.About; {
+		case share.Of > 0:
 			parts = append(parts, fmt.Sprintf("%d %s", share.Of, share.Name))
+		case share.About > 0:
+			parts = append(parts, fmt.Sprintf("%d ± %d %s", share.About, share.Deviation, share.Name))
 		}
 	}
 	player, began, n := NewPlayer(simulator, s.Story), session.Time(), 0
@@ -137,7 +140,7 @@ func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.S
 	switch {
 	case o.For > 0:
 		text += fmt.Sprintf("; %s are given", o.For)
-	case s.Total != all:
+	case s.Total != all && s.Total != campaign.Endless:
 		text += fmt.Sprintf("; %s are played", phrase.Count(s.Total, "schedule"))
 	}
 	session.To.Say("%s\n", text)

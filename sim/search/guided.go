@@ -125,7 +125,7 @@ func (g *guided) vary(parent []scenarios.Deviation, stream *rand.Rand) []scenari
 		case how == 2:
 			child = slices.Delete(child, i, i+1)
 		case how == 3:
-			if child[i].Step = moved(child[i].Step, stream); child[i].Step == child[i].After {
+			if child[i] = child[i].At(moved(child[i].Step, stream)); child[i].Step == child[i].After {
 				child[i].After = "" // it would wait for itself
 			}
 		default:

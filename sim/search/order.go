@@ -19,9 +19,10 @@ import (
 type told struct {
 	steps.Step
 	phase int
-	// taken is its place among the steps that were taken, or -1; at is when it was.
-	taken int
-	at    time.Duration
+	// taken is its place among the steps that were taken, or -1; at is when it was. since is how
+	// many were taken before it was scheduled.
+	taken, since int
+	at           time.Duration
 	// cause is the index of the step that led to it, or -1.
 	cause int
 }
@@ -71,7 +72,7 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 			cause = -1
 		}
 		index[steps.Name{Actor: step.Actor, Class: step.Class, N: step.N}] = len(story)
-		story = append(story, told{Step: step, phase: phase, taken: -1, cause: cause})
+		story = append(story, told{Step: step, phase: phase, taken: -1, since: taken, cause: cause})
 		return scenarios.Deviation{}, false
 	}
 	backend.Took = func(step steps.Name, at time.Duration) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// apart is how far from each other two steps are at most that are tried in the other order. It is
-// the longest of [Delays].
+// apart is how far from each other two steps are at most that are tried in the other order, unless
+// a search is bounded more narrowly. It is the longest of [Delays].
 const apart = 90 * time.Second
 
 // newOrders makes the strategy orders: each order of two dependent steps that don't descend from
@@ -26,7 +26,7 @@ const apart = 90 * time.Second
 // only an order: whatever is timed from its end moves along. Such a step also gets the fixed delays
 // of a sweep.
 func newOrders(from *space) chosen {
-	o := arrange(from.steps)
+	o := arrange(from.steps, from.bound)
 	order := ordered(from.steps, o.of)
 	return chosen{
 		Strategy: campaign.Listed{Order: order}, total: len(order),
@@ -37,6 +37,10 @@ func newOrders(from *space) chosen {
 // arrangement holds what there is to try of each step of a story.
 type arrangement struct {
 	story []told
+	// bound is how late a step comes at most.
+	bound time.Duration
+	// index has the places of steps in the story, by name.
+	index map[string]int
 	// taken are the indices of the steps that were taken, in that order.
 	taken []int
 	// prints identifies the footprints of the steps, and depend says which of them depend on each
@@ -49,11 +53,15 @@ type arrangement struct {
 	descends []bool
 }
 
-func arrange(story []told) *arrangement {
-	a := &arrangement{story: story, prints: make([]int, len(story)), ends: make([]bool, len(story)), descends: make([]bool, len(story))}
+func arrange(story []told, bound time.Duration) *arrangement {
+	a := &arrangement{
+		story: story, bound: bound, index: make(map[string]int, len(story)),
+		prints: make([]int, len(story)), ends: make([]bool, len(story)), descends: make([]bool, len(story)),
+	}
 	known, first, last := make(map[string]int), make(map[kind]int), make(map[kind]int)
 	var likes []steps.Step
 	for i := range story {
+		a.index[story[i].Name()] = i
 		print := fmt.Sprint(story[i].Footprint())
 		n, ok := known[print]
 		if !ok {
@@ -95,7 +103,7 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 		return nil
 	}
 	s := &a.story[i]
-	most := apart
+	most := a.bound
 	if latest := s.Latest(); latest > 0 {
 		most = min(most, latest)
 	}

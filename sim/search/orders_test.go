@@ -57,7 +57,7 @@ func TestArrange(t *testing.T) {
 	add(100*time.Second, "", call("h", "get", false, node("x")))
 
 	got := map[string][]string{}
-	a := arrange(story)
+	a := arrange(story, apart)
 	for i := range story {
 		for _, d := range a.of(i) {
 			if d.After != "" {

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
@@ -14,6 +15,7 @@ type portfolio struct {
 	arms []*arm
 	// total is the budget.
 	total int
+	bound time.Duration
 	// reached has every point that a schedule reached; of has the arm of each schedule under way.
 	reached map[campaign.Point]bool
 	of      map[int]*arm
@@ -27,6 +29,10 @@ type arm struct {
 	size, given int
 	// fresh counts the schedules that reached what none had before.
 	fresh int
+	// last says that its turn comes when all single deviations were given, and ended that it has no
+	// more schedules. About is how many it may have, with a deviation.
+	last, ended      bool
+	about, deviation float64
 }
 
 // left is how many schedules an arm still has, if it has an end.
@@ -44,8 +50,8 @@ const (
 )
 
 func newPortfolio(from *space) chosen {
-	a := arrange(from.steps)
-	p := &portfolio{reached: make(map[campaign.Point]bool), of: make(map[int]*arm)}
+	a := arrange(from.steps, from.bound)
+	p := &portfolio{bound: from.bound, reached: make(map[campaign.Point]bool), of: make(map[int]*arm)}
 	all := 0
 	for _, list := range []struct {
 		name string
@@ -57,27 +63,40 @@ func newPortfolio(from *space) chosen {
 			p.arms = append(p.arms, &arm{Strategy: campaign.Listed{Order: order}, name: list.name, size: len(order)})
 		}
 	}
-	p.arms = append(p.arms, &arm{Strategy: newGuided(from).Strategy, name: "coverage"}, &arm{Strategy: newRandom(from).Strategy, name: "random"})
+	total := all + all/(endlessOneIn-1)
+	if from.depth > 1 {
+		combinations := newTree(from, a, ordered(from.steps, a.of))
+		of := &arm{Strategy: combinations, name: "combinations", last: true}
+		if p.arms = append(p.arms, of); from.whole {
+			of.about, of.deviation = combinations.forecast()
+			total = campaign.Endless
+		}
+	}
+	if !from.whole {
+		p.arms = append(p.arms, &arm{Strategy: newGuided(from).Strategy, name: "coverage"}, &arm{Strategy: newRandom(from).Strategy, name: "random"})
+	}
 	return chosen{
-		Strategy: p, total: all + all/(endlessOneIn-1), endless: true, learns: true, budget: func(total int) { p.total = total },
+		Strategy: p, total: total, endless: true, learns: true, budget: func(total int) { p.total = total },
 		what: fmt.Sprintf("schedules around %d steps from seed %d", len(from.steps), from.seed),
 	}
 }
 
 // Next implements campaign.Strategy.
 func (p *portfolio) Next(n int) (campaign.Schedule, bool) {
-	a := p.choose(n)
-	s, ok := a.Next(a.given)
-	if !ok {
-		return s, false
+	for a := p.choose(n); a != nil; a = p.choose(n) {
+		if s, ok := a.Next(a.given); ok {
+			a.given++
+			s.Number, p.of[n] = n, a
+			return s, true
+		}
+		a.ended = true
 	}
-	a.given++
-	s.Number, p.of[n] = n, a
-	return s, true
+	return campaign.Schedule{}, false
 }
 
-// choose returns the arm of the n-th schedule: the one that yields most, and now and then each in
-// turn. When the budget is no more than what is left of the arms that have an end, it is theirs.
+// choose returns the arm of the n-th schedule, or nil if none has any more: the one that yields
+// most, and now and then each in turn. When the budget is no more than what is left of the arms
+// that have an end, it is theirs.
 func (p *portfolio) choose(n int) *arm {
 	left, listed := 0, 0
 	for _, a := range p.arms {
@@ -86,9 +105,12 @@ func (p *portfolio) choose(n int) *arm {
 	only := p.total >= listed && p.total-n <= left
 	var may []*arm
 	for _, a := range p.arms {
-		if a.left() > 0 || a.size == 0 && !only {
+		if a.left() > 0 || a.size == 0 && !only && !a.ended && (left == 0 || !a.last) {
 			may = append(may, a)
 		}
+	}
+	if len(may) == 0 {
+		return nil
 	}
 	if n%turnOneIn == 0 {
 		return may[n/turnOneIn%len(may)]
@@ -122,7 +144,11 @@ func (p *portfolio) Learn(s campaign.Schedule, r campaign.Result) {
 // Shares implements campaign.Covering.
 func (p *portfolio) Shares() (all []campaign.Share) {
 	for _, a := range p.arms {
-		all = append(all, campaign.Share{Name: a.name, Given: a.given, Of: a.size, Fresh: a.fresh})
+		of := a.size
+		if a.ended {
+			of = a.given
+		}
+		all = append(all, campaign.Share{Name: a.name, Given: a.given, Of: of, Fresh: a.fresh, About: int(a.about), Deviation: int(a.deviation)})
 	}
 	return all
 }
@@ -142,8 +168,21 @@ func (p *portfolio) Sample(n int) (some []scenarios.Deviation) {
 }
 
 // Claims implements campaign.Covering.
-func (p *portfolio) Claims() string {
-	return fmt.Sprintf("each step once after each that depends on it within %s, each fault of each step, and other lengths of what takes its time by itself; of what recurs while no controller decides anything new, the first and the last time", apart)
+func (p *portfolio) Claims() (all []campaign.Claim) {
+	single := campaign.Claim{
+		With: "one deviation", Whole: true,
+		Text: fmt.Sprintf("each step once after each that depends on it within %s, each fault of each step, and other lengths of what takes its time by itself; of what recurs while no controller decides anything new, the first and the last time", p.bound),
+	}
+	for _, a := range p.arms {
+		single.Whole = single.Whole && a.left() == 0
+		if t, ok := a.Strategy.(*tree); ok {
+			all = append(all, campaign.Claim{
+				With: fmt.Sprintf("up to %d deviations", t.depth), Whole: a.ended,
+				Text: "each class of schedules at least once, of deviations whose footprints meet, or of which one makes the other possible",
+			})
+		}
+	}
+	return append([]campaign.Claim{single}, all...)
 }
 
 // faults and lengths are the other single deviations of a step.
@@ -158,7 +197,7 @@ func (a *arrangement) lengths(i int) []scenarios.Deviation {
 func (a *arrangement) singles(i int, which func(scenarios.Deviation) bool) (some []scenarios.Deviation) {
 	if a.ends[i] {
 		for _, d := range Singles([]steps.Step{a.story[i].Step}) {
-			if which(d) {
+			if time.Duration(d.Delay) <= a.bound && which(d) {
 				some = append(some, d)
 			}
 		}

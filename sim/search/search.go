@@ -4,6 +4,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,6 +23,11 @@ type Options struct {
 	// Schedules is how many to try. A strategy that ends by itself tries all that it has if this is
 	// 0.
 	Schedules int
+	// Depth is how many deviations are combined, with a strategy that combines any: 0 is two if the
+	// number of schedules or the time is given, and else one.
+	Depth int
+	// Within is how late a step comes at most; 0 stands for [apart].
+	Within time.Duration
 	// For is how long to search, in place of a number of schedules; 0 is for as long as it takes.
 	For time.Duration
 	// Resume is a directory that keeps what came of each schedule, or "".
@@ -35,11 +41,27 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 	if err != nil {
 		return nil, nil, err
 	}
-	chosen, err := choose(o.Strategy, &space{seed: o.Seed, steps: steps, singles: Singles(plain(steps))})
+	if o.Depth == 0 && (o.Schedules > 0 || o.For > 0) {
+		o.Depth = 2
+	}
+	story := &campaign.Story{Plan: plan}
+	chosen, err := choose(o.Strategy, &space{
+		seed: o.Seed, steps: steps, singles: Singles(plain(steps)), bound: cmp.Or(o.Within, apart),
+		depth: o.Depth, whole: o.Depth > 1 && o.Schedules == 0 && o.For == 0,
+		runOf: func(deviations []scenarios.Deviation) ([]told, error) {
+			// Of schedules that go on for as long as most do.
+			steps, outcome, err := tell(ctx, simulator, story.PlanOf(campaign.Schedule{Number: 1, Deviations: deviations}))
+			if err == nil {
+				err = outcome.Err
+			}
+			return steps, err
+		},
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &campaign.Search{Strategy: chosen.Strategy, Story: &campaign.Story{Plan: plan, Cover: chosen.learns}, Total: o.Schedules, What: chosen.what}
+	story.Cover = chosen.learns
+	s := &campaign.Search{Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what}
 	s.Explain = NewPlayer(simulator, s.Story).Explain
 	switch {
 	case o.For > 0:

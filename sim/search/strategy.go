@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
@@ -17,6 +18,13 @@ type space struct {
 	// by step.
 	steps   []told
 	singles []scenarios.Deviation
+	// depth is how many deviations are combined, and bound how late a step comes at most.
+	depth int
+	bound time.Duration
+	// whole says that combinations are played to the end, and nothing that has none.
+	whole bool
+	// runOf plays a schedule and returns its steps.
+	runOf func([]scenarios.Deviation) ([]told, error)
 }
 
 // seedOf returns the seed of the n-th schedule. The seeds of two searches are unrelated, however
@@ -37,7 +45,7 @@ var strategies = []struct {
 	{"pairs", "random pairs of those", newPairs},
 	{"random", "random schedules", newRandom},
 	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided},
-	{"portfolio", "orders, coverage and random, which share the budget by what they newly cover", newPortfolio},
+	{"portfolio", "orders, combinations of them, coverage and random, which share the budget by what they newly cover", newPortfolio},
 }
 
 // chosen is a strategy for one search.
