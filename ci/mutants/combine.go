@@ -18,8 +18,8 @@ type combined struct {
 	Reason string `json:"reason"`
 }
 
-// combineAll prints a table: which mutants a sample of the generated stories finds. Unless others are
-// chosen, they are the mutants that nothing finds by the page.
+// combineAll prints a table: which mutants a sample of the generated stories finds. Unless others
+// are chosen, they are the mutants that nothing finds by the page.
 func combineAll(ctx context.Context, all []Mutant, only, dir string, sample int) error {
 	page, err := os.ReadFile("docs/measured/mutants.md")
 	if err != nil {
