@@ -59,6 +59,7 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			Settings: s.Settings,
 			Overlay:  s.Overlay,
 			Decided:  work.decided(s.Decided),
+			Storage:  s.Storage,
 		}
 		if s.Setup != nil {
 			if err := s.Setup(context.Background(), mgr, deps); err != nil {

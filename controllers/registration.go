@@ -96,6 +96,8 @@ type Registration struct {
 	NeedsBMCSecrets bool
 	// ForVolumes says that it takes part only where the workload has a volume.
 	ForVolumes bool
+	// ReachesStorage says that it needs the Storage of Deps, which no process apart has.
+	ReachesStorage bool
 	// FeedsWatchdog makes it the controller that feeds the watchdog of its host.
 	FeedsWatchdog bool
 	// Announces is the annotation on the Node of its host through which an agent announces what
@@ -301,6 +303,8 @@ type Selection struct {
 	// is a *PanicError. It may be nil, and is called from any goroutine. It is not called for
 	// controllers that set themselves up.
 	Failed func(about string, err error)
+	// Storage is that of Deps.
+	Storage func(timeout time.Duration) release.Storage
 }
 
 // Select selects a controller of the Default set.
@@ -448,7 +452,7 @@ var registrations = []Registration{
 		For:     &storagev1.VolumeAttachment{},
 		Workers: 1, ForVolumes: true,
 
-		StandsInFor: []string{"external-attacher"},
+		StandsInFor: []string{"external-attacher"}, ReachesStorage: true,
 	}, release.DefaultAttacherSettings, func(d Deps, settings release.AttacherSettings) (reconcile.Reconciler, error) {
 		attacher := &release.Attacher{Client: d.Client}
 		if d.Storage != nil {

@@ -47,7 +47,7 @@ func (b *Backend) toCome(nodes []string) ([]client.Object, error) {
 		come = append(come, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lab-" + c.Name}})
 	}
 	if host := b.plan.Spec.Topology.Workload.Host; host != "" {
-		come = append(come, exclusive(host)...)
+		come = append(come, exclusive(host, nil)...)
 	}
 	scheme, err := b.scheme()
 	if err != nil {

@@ -72,6 +72,7 @@ type Backend struct {
 	plane   plane
 	manager standardManager
 	hosts   hosts.Hosts
+	storage *hosts.Storage // nil where the workload has no volume
 	procs   running
 	ironic  *ironicOwner // nil without one
 }
@@ -203,7 +204,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.tasks.Go(func() { b.record.KeepPulse(b.ctx, b.plane.admin, b.hosts.Machines.Processors) })
 	chosen, err := b.controllers()
 	timings = objects.Timings(&plan.Spec, chosen)
-	if b.runs(cluster.PodGC) {
+	if b.runs(cluster.PodGC) && plan.Spec.Topology.Workload.Volume == nil {
 		timings.Release = podGC
 	}
 	if !b.seesErrors(chosen) {
@@ -246,10 +247,11 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.procs.runner = runner.InProcess{
+	inProcess := runner.InProcess{
 		Plane: b.plane.controlPlane, Set: b.set, Failed: b.failed,
 		Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology},
 	}
+	b.procs.runner, b.procs.within = inProcess, inProcess
 	if b.options.Processes {
 		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark(), b.failed)
 	}
@@ -259,13 +261,14 @@ func (b *Backend) openMachines() (err error) {
 	if b.options.models() {
 		b.logf("hosts are models, with the times of the topology")
 		b.hosts.Machines = hosts.OpenModels(b.ctx, b.plan.Spec.Topology.Timings, b.record.Stream, b.hosts.BMCs.Asker)
-		return nil
+		return b.openStorage()
 	}
 	opened, err := hosts.OpenVirtual(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.record.Stream, b.hosts.BMCs.Asker, b.programmed, b.logf)
-	if err == nil {
-		b.hosts.Machines = opened
+	if err != nil {
+		return err
 	}
-	return err
+	b.hosts.Machines = opened
+	return b.openStorage()
 }
 
 func (b *Backend) makeHosts() error {

@@ -60,6 +60,7 @@ func (b *Backend) startControlPlane() (err error) {
 		o.Nodes = nodes
 		if o.Standard != nil {
 			o.Standard.GracePeriod, o.Standard.Accounts = objects.GracePeriod(&b.plan.Spec), b.plan.Spec.HasPods()
+			o.Standard.DisableForceDetachOnTimeout = b.keepsAttached()
 			o.Standard.Through = func(api string) (_ string, err error) {
 				if b.plane.wire, err = b.plane.door.Connect(api); err != nil {
 					return "", err
@@ -134,7 +135,7 @@ func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Ku
 	k := &evidence.Kubelet{
 		Server: "https://" + api.String(), ServerName: cluster.ServerName,
 		CA: string(b.plane.CA()), Token: b.plane.NodeToken(host.Node()), Labels: host.Labels,
-		Node: host.Node(), Adopt: topology.PodGC > 0 || b.runs(cluster.PodGC), ProviderID: objects.ProviderID(host.Name),
+		Node: host.Node(), Adopt: topology.PodGC > 0 || topology.Workload.Volume != nil || b.runs(cluster.PodGC), ProviderID: objects.ProviderID(host.Name),
 		Lease: lease, Status: lease, Pods: podInterval, Grace: podGrace,
 	}
 	if b.options.realNodes() {

@@ -147,14 +147,28 @@ func (o operations) halt(op *scenarios.HostOp, how evidence.Command) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, how, "") })
 }
 
-// BreakStorage and the others of storage fail: the lab has none, and refuses stories with a volume.
-func (operations) BreakStorage(*scenarios.StorageOp) error { return errNoStorage }
-func (operations) MendStorage(*scenarios.StorageOp) error  { return errNoStorage }
-func (operations) DropVolume(*scenarios.HostOp) error      { return errNoStorage }
-func (operations) FenceStorage(*scenarios.HostOp) error    { return errNoStorage }
-func (operations) UnfenceStorage(*scenarios.HostOp) error  { return errNoStorage }
+func (o operations) DropVolume(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.DropVolumes, "") })
+}
 
-var errNoStorage = errors.New("the lab has no storage, and should have refused the scenario")
+// BreakStorage, MendStorage, FenceStorage and UnfenceStorage act as its administrator would.
+func (o operations) BreakStorage(op *scenarios.StorageOp) error {
+	o.storage.Break(op)
+	return nil
+}
+
+func (o operations) MendStorage(op *scenarios.StorageOp) error {
+	o.storage.Mend(op)
+	return nil
+}
+
+func (o operations) FenceStorage(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(hosts.Machine) error { o.storage.Fence(op.Host); return nil })
+}
+
+func (o operations) UnfenceStorage(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(hosts.Machine) error { o.storage.Unfence(op.Host); return nil })
+}
 
 func (o operations) FillDisk(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.FillDisk, evidence.FreeDisk) })
@@ -301,7 +315,11 @@ func (h healer) RestoreAllBut(links []scenarios.Link) error {
 	return nil
 }
 
-func (h healer) HealStorage([]scenarios.StorageOp) {}
+func (h healer) HealStorage(but []scenarios.StorageOp) {
+	if h.storage != nil {
+		h.storage.Heal(but)
+	}
+}
 
 func (h healer) HealHost(host string) error        { return h.hosts.ByName[host].Heal(h.ctx) }
 func (h healer) HealBMC(host string, but []string) { h.hosts.BMCs.Heal(host, but) }

@@ -204,19 +204,10 @@ func (o Options) remedy() string {
 	return "run make lab, or see fencelab doctor; --hosts model needs no virtual machines"
 }
 
-// noStorage is why stories with a volume are for the simulator.
-const noStorage = "the lab has no storage that attaches volumes"
-
 // Capabilities lists everything that the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureVolume:           noStorage,
-		"breakStorage":                    noStorage,
-		"mendStorage":                     noStorage,
-		"dropVolume":                      noStorage,
-		"fenceStorage":                    noStorage,
-		"unfenceStorage":                  noStorage,
 		scenarios.FeatureDeviations:       "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
 		scenarios.FeatureControllerLinks:  "the lab's network is that of the hosts",
 		scenarios.FeatureLateRequests:     "in the lab, nothing is in flight to a server at that moment",
@@ -250,6 +241,11 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	if o.realNodes() && o.ControlPlane() != Standard {
 		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
 	}
+	if why := o.noVolumes(); why != "" {
+		for _, name := range [...]scenarios.Feature{scenarios.FeatureVolume, "breakStorage", "mendStorage", "dropVolume", "fenceStorage", "unfenceStorage"} {
+			can.Lacks[name] = why
+		}
+	}
 	switch o.ControlPlane() {
 	case Standard:
 	case Kind, Kubeconfig:
@@ -265,6 +261,17 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		}
 	}
 	return can
+}
+
+// noVolumes is why the lab has no volume that is attached to its host; empty if it has.
+func (o Options) noVolumes() string {
+	switch plane := o.ControlPlane(); {
+	case !o.models():
+		return "the kubelets of virtual machines mount no volumes that are attached; run with --hosts model"
+	case plane == Kind, plane == Kubeconfig:
+		return "volumes are attached in clusters of the lab's own; run with --cluster embedded or standard"
+	}
+	return ""
 }
 
 // costs holds the number of slots of the machine that each part of a lab takes, hosts by the

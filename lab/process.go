@@ -32,6 +32,7 @@ const (
 // running holds the running controllers, and their runner.
 type running struct {
 	runner    runner.Runner
+	within    runner.Runner // of this process, whatever the other is
 	programs  []runner.Runner
 	processes []*proc
 	agents    []*agent
@@ -181,6 +182,9 @@ func (p *proc) start() error {
 		return l.closeProxies()
 	}
 	controller, starter := p.controller, p.b.procs.runner
+	if controller.ReachesStorage {
+		controller.Storage, starter = p.b.reach(p.name), p.b.procs.within
+	}
 	if l.ironic != "" {
 		controller = commanding(controller, l.ironic)
 	}

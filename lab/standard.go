@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
 	thismachine "github.com/fencelab/fencelab/lab/machine"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -39,10 +40,10 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 	}
 	is := func(controller string) bool {
 		r, err := set.Lookup(controller)
-		return err == nil && r.StandIn()
+		return err == nil && r.StandIn() && !r.ReachesStorage
 	}
 	for _, c := range spec.Controllers {
-		if is(c.Name) {
+		if is(c.Name) && !(plane == Standard && isFlag(&c)) {
 			reasons = append(reasons, fmt.Sprintf("the controller %s: the control plane runs what it stands in for", c.Name))
 		}
 	}
@@ -56,6 +57,8 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 			reasons = append(reasons, "crash "+do.Crash.Controller+": kube-controller-manager, which runs what it stands in for, can be killed, but nobody knows its effects")
 		case do.StartSecond != nil && is(do.StartSecond.Controller):
 			reasons = append(reasons, "startSecond "+do.StartSecond.Controller+": kube-controller-manager, which runs what it stands in for, runs once")
+		case do.FreezeCache != nil && is(do.FreezeCache.Controller), do.ThawCache != nil && is(do.ThawCache.Controller), do.ExpireWatch != nil && is(do.ExpireWatch.Controller):
+			reasons = append(reasons, do.String()+": the caches of kube-controller-manager, which runs what it stands in for, are its own; run with --cluster embedded")
 		case plane == Standard:
 		case do.Crash != nil && is(do.Crash.Controller), do.PauseController != nil && is(do.PauseController.Controller):
 			reasons = append(reasons, do.String()+": what it stands in for runs in the cluster itself; run with --cluster embedded or standard")
@@ -68,7 +71,7 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 // runs.
 func (b *Backend) managed(controller string) bool {
 	r, err := b.set.Lookup(controller)
-	return b.plane.standard != nil && err == nil && r.StandIn()
+	return b.plane.standard != nil && err == nil && r.StandIn() && !r.ReachesStorage
 }
 
 // createWorkload makes the exclusive workload of a cluster that has the standard controllers.
@@ -77,7 +80,7 @@ func (b *Backend) createWorkload() {
 		return
 	}
 	topology := &b.plan.Spec.Topology
-	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host)) {
+	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host), topology.Workload.Volume) {
 		if err := b.plane.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
 			b.record.Fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
 		}
@@ -116,27 +119,34 @@ func (b *Backend) takesPods(name string) bool {
 // workloadImage is on the disks of real nodes, which vms/node/build.sh makes.
 const workloadImage = "localhost/exclusive:1"
 
-// volume is the name of the exclusive workload's volume, and of its claim.
+// volume is the name of the exclusive workload's volume, and of its claim, if the topology names
+// none.
 const volume = "data"
 
 // exclusive is a StatefulSet of one Pod with a volume that one Node at a time may use, and
-// that is bound to none. It is a directory of the host, which nothing attaches: what keeps the
-// Pod's successor waiting is that the StatefulSet has one Pod of each name.
-func exclusive(preferred string) []client.Object {
+// that is bound to none. Where the topology has none it is a directory of the host, which nothing
+// attaches: the Pod's successor waits because the StatefulSet has one Pod of each name.
+func exclusive(preferred string, attached *scenarios.Volume) []client.Object {
+	volume := volume
 	meta := metav1.ObjectMeta{Namespace: objects.Namespace, Name: objects.WorkloadName, Labels: map[string]string{"app": objects.WorkloadName}}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 	modes, none, one, no := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, "", int32(1), false
 	directory := corev1.HostPathDirectoryOrCreate
 	grace := int64(podGrace / time.Second)
+	source := corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/" + objects.WorkloadName, Type: &directory}}
+	pod := metav1.ObjectMeta{Labels: meta.Labels}
+	if attached != nil {
+		volume = attached.Name
+		source = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: api.Attacher, VolumeHandle: volume}}
+		pod.Annotations = map[string]string{api.VolumeAnnotation: volume} // for kubelets that read no claims
+	}
 	return []client.Object{
 		&corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: volume},
 			Spec: corev1.PersistentVolumeSpec{
 				Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				ClaimRef: &corev1.ObjectReference{Namespace: objects.Namespace, Name: volume},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{
-					HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/" + objects.WorkloadName, Type: &directory},
-				},
+				ClaimRef:               &corev1.ObjectReference{Namespace: objects.Namespace, Name: volume},
+				PersistentVolumeSource: source,
 			},
 		},
 		&corev1.PersistentVolumeClaim{
@@ -151,11 +161,11 @@ func exclusive(preferred string) []client.Object {
 				Replicas: &one,
 				Selector: &metav1.LabelSelector{MatchLabels: meta.Labels},
 				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels},
+					ObjectMeta: pod,
 					Spec: corev1.PodSpec{
 						TerminationGracePeriodSeconds: &grace,
 						AutomountServiceAccountToken:  &no,
-						Containers:                    []corev1.Container{workloadContainer()},
+						Containers:                    []corev1.Container{workloadContainer(volume)},
 						Volumes: []corev1.Volume{
 							{Name: volume, VolumeSource: corev1.VolumeSource{
 								PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
@@ -179,7 +189,7 @@ func exclusive(preferred string) []client.Object {
 // evidenceVolume is how the Pod reaches the evidence port of its host.
 const evidenceVolume = "evidence"
 
-func workloadContainer() corev1.Container {
+func workloadContainer(volume string) corev1.Container {
 	return corev1.Container{
 		Name: "workload", Image: workloadImage, ImagePullPolicy: corev1.PullNever,
 		Env: []corev1.EnvVar{{

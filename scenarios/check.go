@@ -255,15 +255,10 @@ func checkPatch(c Checker, path string, op *PatchOp) {
 
 // checkCreate checks that there is such an object, and that users make it.
 func checkCreate(c Checker, path string, op *CreateOp) {
-	name, _, _ := strings.Cut(op.Object, "/")
-	if why := c.Kinds().Get(name).Unmade; why != "" {
-		c.Bad(path+".object", "%s", why)
-		return
-	}
 	kind := c.Selection(path, Selection{Object: op.Object}, IsMade)
 	switch {
 	case kind == "":
-	case len(op.With) == 0 && c.Kinds().Get(kind).Named == Freely:
+	case len(op.With) == 0 && (c.Kinds().Get(kind).Named == Freely || c.Kinds().Get(kind).Unmade):
 		c.Bad(path, "the topology has no %s: give its content, in with", kind)
 	case len(op.With) > 0:
 		c.Content(path+".with", kind, op.With)

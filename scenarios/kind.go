@@ -25,8 +25,9 @@ type Kind struct {
 	// Fixed has the fields of its spec that nothing acts on once an object is there, each with a
 	// sentence that refuses a change.
 	Fixed map[string]string
-	// Unmade says in a sentence why users don't make what they change.
-	Unmade string
+	// Unmade says that the topology has none of its objects, so that who creates one gives its
+	// content. A Node is its kubelet's.
+	Unmade bool
 }
 
 // Naming says what the objects of a kind are called.

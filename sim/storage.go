@@ -61,7 +61,7 @@ func (b *Backend) addStorage() {
 		return b.hosts[i]
 	}
 	for _, h := range b.hosts {
-		s.Connect(h.Host)
+		s.Connect(h.name, h.Boot)
 		h.storage = s
 	}
 	b.storage = s

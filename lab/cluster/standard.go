@@ -24,6 +24,8 @@ type Standard struct {
 	// Accounts gives Pods the tokens of their ServiceAccounts: a Pod is refused until its account
 	// is there, which kube-controller-manager makes for each namespace.
 	Accounts bool
+	// DisableForceDetachOnTimeout is kube-controller-manager's flag of that name.
+	DisableForceDetachOnTimeout bool
 }
 
 // controllerManager and Scheduler are the programs that it takes.
@@ -35,6 +37,8 @@ const (
 	NodeLifecycle = "node-lifecycle-controller"
 	PodGC         = "pod-garbage-collector-controller"
 	StatefulSet   = "statefulset-controller"
+	AttachDetach  = "persistentvolume-attach-detach-controller"
+	TaintEviction = "taint-eviction-controller"
 	Scheduler     = "kube-scheduler"
 )
 
@@ -43,7 +47,7 @@ func (c *Cluster) Runs() []string {
 	if c.options.Standard == nil {
 		return nil
 	}
-	return []string{NodeLifecycle, PodGC, StatefulSet, Scheduler}
+	return []string{NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction, Scheduler}
 }
 
 // The files of the two.
@@ -66,6 +70,9 @@ func controllerManagerArgs(s *Standard) []string {
 		"--cluster-signing-key-file=" + caKeyFile,
 		"--kube-api-qps=200", "--kube-api-burst=400", // its own limits hold up its start
 		"--profiling=false",
+	}
+	if s.DisableForceDetachOnTimeout {
+		args = append(args, "--disable-force-detach-on-timeout")
 	}
 	if s.GracePeriod > 0 {
 		// By default it looks ten times in a grace period.

@@ -78,6 +78,8 @@ type Machines interface {
 	Impair(how network.Impairment, links ...network.Link)
 	Restore(links ...network.Link)
 	RestoreAll(but []network.Link)
+	// Storage makes the storage that has the workload's volume, before hosts are added.
+	Storage(scenarios.Volume) (*Storage, error)
 	// Processors returns, for each machine that is on, the time that its processors had of this
 	// machine's; nil if machines have none.
 	Processors() map[string]vms.Processors

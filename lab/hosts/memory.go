@@ -45,6 +45,7 @@ func (Memory) Cut(...network.Link)                        {}
 func (Memory) Impair(network.Impairment, ...network.Link) {}
 func (Memory) Restore(...network.Link)                    {}
 func (Memory) RestoreAll([]network.Link)                  {}
+func (Memory) Storage(scenarios.Volume) (*Storage, error) { return nil, nil }
 func (Memory) Processors() map[string]vms.Processors      { return nil }
 func (Memory) Hypervisor() (string, error)                { return "", nil }
 func (Memory) Close() ([]play.Artifact, error)            { return nil, nil }

@@ -33,6 +33,7 @@ type modelMachines struct {
 	stream  *record.Stream
 	asked   asker
 	timings scenarios.HostTimings
+	storage *Storage // nil without one
 	tasks   sync.WaitGroup
 
 	// mu is held whenever anything happens to a model: they have one thread.
@@ -107,6 +108,9 @@ func (a *modelMachines) Add(host *scenarios.Host, _ []string, k *evidence.Kubele
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.models = append(a.models, m)
+	if a.storage != nil {
+		a.storage.array.Connect(m.name, m.host.Boot)
+	}
 	return m, nil
 }
 
@@ -186,6 +190,10 @@ type modelled struct {
 	boot    fakebmc.Boot // where the next boot is from
 	life    *kubeletLife // the latest
 	told    []evidence.Command
+	// writes is the next write of what runs there; drops says that the kubelet of this boot reports
+	// no volume in use.
+	writes model.Timer
+	drops  bool
 }
 
 // say notes a line of the host's console. It is called with mu held.
@@ -261,6 +269,9 @@ func (m *modelled) Start() {
 		m.all.stream.Fail(fmt.Errorf("start the kubelet of %s: %w", m.name, err))
 		return
 	}
+	if m.all.storage != nil {
+		k.WithVolumes(volumes{life})
+	}
 	m.say("kubelet starts")
 	m.life = life
 	m.all.tasks.Go(func() { k.Run(life.ctx) })
@@ -271,7 +282,14 @@ func (m *modelled) ShutDown() {
 	m.life.shutDown()
 }
 
-func (m *modelled) Kill() { m.life.end() }
+func (m *modelled) Kill() {
+	m.life.end()
+	if s := m.all.storage; s != nil {
+		m.Cancel(m.writes)
+		m.writes, m.drops = nil, false
+		s.array.Ended(m.name)
+	}
+}
 
 func (*modelled) Halts() {}
 
@@ -336,6 +354,8 @@ func (m *modelled) obey(command evidence.Command) bool {
 		if m.host.Booted() && m.life.over {
 			m.Start()
 		}
+	case evidence.DropVolumes:
+		m.drops = true
 	case evidence.StopFeeding:
 		m.host.StopFeeding()
 	case evidence.Hang:

@@ -97,6 +97,7 @@ func (l *kubeletLife) Start(uid, name string) (started bool, err error) {
 	err = l.act(func() {
 		if started = l.ctx.Err() == nil && l.find(uid) == nil; started {
 			l.m.host.StartWorkload(model.Workload{Name: name, Pod: uid})
+			l.m.write()
 		}
 	})
 	return started, err

@@ -106,6 +106,11 @@ func (v *virtualMachines) RestoreAll(but []network.Link) {
 	v.vms.Restore(slices.DeleteFunc(v.vms.Faulty(), func(l network.Link) bool { return slices.Contains(but, l) })...)
 }
 
+// Storage implements Machines.
+func (*virtualMachines) Storage(scenarios.Volume) (*Storage, error) {
+	return nil, errors.New("virtual machines have no storage, and the lab should have refused the scenario")
+}
+
 // Hypervisor implements Machines.
 func (v *virtualMachines) Hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }
 

@@ -139,6 +139,10 @@ func (o observer) observed(kind *objects.Kind, before, after metav1.Object) {
 	release := o.hold(at)
 	o.tasks.Go(func() {
 		defer release()
-		record(o.Writers.await(before, after))
+		actor := o.Writers.await(before, after)
+		if actor == "" && after == nil {
+			actor = collector(before)
+		}
+		record(actor)
 	})
 }

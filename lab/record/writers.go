@@ -249,6 +249,22 @@ func manager(before, after metav1.Object) string {
 	return found
 }
 
+// collector returns who deleted a Pod that had failed before. Pod garbage collection makes a Pod
+// fail and then deletes it by force, which kube-controller-manager does past all gates.
+func collector(gone metav1.Object) string {
+	pod, is := gone.(*corev1.Pod)
+	if !is || pod.Status.Phase != corev1.PodFailed {
+		return ""
+	}
+	for _, entry := range pod.ManagedFields {
+		status, _ := fields(entry)["f:status"].(map[string]any)
+		if _, failed := status["f:phase"]; failed && strings.HasPrefix(entry.Manager, "kube-controller-manager") {
+			return entry.Manager
+		}
+	}
+	return ""
+}
+
 func wrote(known []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) bool {
 	for _, k := range known {
 		if k.Manager != entry.Manager || k.Operation != entry.Operation || k.APIVersion != entry.APIVersion || k.Subresource != entry.Subresource {

@@ -25,6 +25,26 @@ func owns(manager string, second int, fields string) metav1.ManagedFieldsEntry {
 
 // TestManager: the record of managed fields shows who set a field. It must not be taken to show
 // who removed one: the entry of the field's manager loses it, whoever removed it.
+// TestCollector: who had a Pod fail has deleted it, if that was kube-controller-manager.
+func TestCollector(t *testing.T) {
+	for _, c := range []struct {
+		manager, field string
+		phase          corev1.PodPhase
+		want           string
+	}{
+		{"kube-controller-manager[a]", "f:phase", corev1.PodFailed, "kube-controller-manager[a]"},
+		{"kubelet", "f:phase", corev1.PodFailed, ""},
+		{"kube-controller-manager[a]", "f:conditions", corev1.PodFailed, ""},
+		{"kube-controller-manager[a]", "f:phase", corev1.PodRunning, ""},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: c.phase}}
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: c.manager, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"` + c.field + `":{}}}`)}}
+		if got := collector(pod); got != c.want {
+			t.Errorf("%+v: deleted by %q", c, got)
+		}
+	}
+}
+
 func TestManager(t *testing.T) {
 	const a, ab = `{"f:metadata":{"f:annotations":{"f:a":{}}}}`, `{"f:metadata":{"f:annotations":{"f:a":{},"f:b":{}}}}`
 	for _, tc := range []struct {

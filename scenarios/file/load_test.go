@@ -100,7 +100,7 @@ func checkRule(r scenarios.Rule) error {
 
 // kinds stand for those of the API.
 var kinds = []scenarios.Kind{
-	{Name: "Node", Named: scenarios.AfterNode, Annotated: true, Changed: true, Unmade: "a Node is made by its kubelet: start that by powerLoss and powerUp"},
+	{Name: "Node", Named: scenarios.AfterNode, Annotated: true, Changed: true, Made: true, Unmade: true},
 	{Name: "Pod"}, {Name: "Secret"}, {Name: "Lease", Heartbeat: true},
 	{Name: "BareMetalHost", Named: scenarios.AfterHost, Custom: true, Annotated: true, Changed: true, Made: true},
 	{Name: "Machine", Named: scenarios.AfterMachine, Custom: true, Annotated: true, Changed: true, Made: true},

@@ -36,10 +36,7 @@ import (
 var kinds = []Kind{
 	{
 		GVK: corev1.SchemeGroupVersion.WithKind("Node"), Resource: "nodes", Status: true,
-		Kind: scenarios.Kind{
-			Named: scenarios.AfterNode, Annotated: true, Changed: true,
-			Unmade: "a Node is made by its kubelet: start that by powerLoss and powerUp",
-		},
+		Kind:    scenarios.Kind{Named: scenarios.AfterNode, Annotated: true, Changed: true, Made: true, Unmade: true},
 		Changes: changes(node), Dumped: true,
 	},
 	{

@@ -23,9 +23,10 @@ type Array struct {
 	ports  []*port
 }
 
-// port is the access of one host.
+// port is the access of one host, of which it knows the boot that runs.
 type port struct {
-	host             *Host
+	host             string
+	boot             func() string
 	attached, fenced bool
 	// mounted is the boot that has mounted the volume; since is when that wrote first.
 	mounted string
@@ -40,22 +41,24 @@ func NewArray(volume string, now func() time.Duration, emit func(history.Event))
 // Volume is the volume's name.
 func (a *Array) Volume() string { return a.volume }
 
-// Connect makes a host known.
-func (a *Array) Connect(h *Host) { a.ports = append(a.ports, &port{host: h}) }
+// Connect makes a host known. boot returns the incarnation that runs there.
+func (a *Array) Connect(host string, boot func() string) {
+	a.ports = append(a.ports, &port{host: host, boot: boot})
+}
 
 // Identify writes who has access, without times.
 func (a *Array) Identify(to io.Writer) {
 	for _, p := range a.ports {
-		fmt.Fprintf(to, "port %s %t %t %s %t\n", p.host.name, p.attached, p.fenced, p.mounted, p.since > 0)
+		fmt.Fprintf(to, "port %s %t %t %s %t\n", p.host, p.attached, p.fenced, p.mounted, p.since > 0)
 	}
 }
 
 func (a *Array) port(host string) *port {
-	return a.ports[slices.IndexFunc(a.ports, func(p *port) bool { return p.host.name == host })]
+	return a.ports[slices.IndexFunc(a.ports, func(p *port) bool { return p.host == host })]
 }
 
 func (a *Array) tell(p *port, kind history.Kind, e history.Event) {
-	e.Kind, e.Host, e.Boot, e.Object = kind, p.host.name, p.host.boot, a.volume
+	e.Kind, e.Host, e.Boot, e.Object = kind, p.host, p.boot(), a.volume
 	a.emit(e)
 }
 
@@ -100,7 +103,7 @@ func (a *Array) Mount(host string) error {
 	case p.fenced:
 		return fmt.Errorf("mount %s on %s: the storage keeps that host out", a.volume, host)
 	case p.mounted == "":
-		p.mounted, p.since = p.host.boot, 0
+		p.mounted, p.since = p.boot(), 0
 		a.tell(p, history.VolumeMounted, history.Event{})
 	}
 	return nil

@@ -161,6 +161,7 @@ const (
 	ResumePod      Command = "resume-pod"      // ends PausePod; see Of
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
 	Panic          Command = "panic"           // the kernel panics, and does not reboot
+	DropVolumes    Command = "drop-volumes"    // the kubelet of this boot no longer reports what is mounted
 	FillDisk       Command = "fill-disk"       // nothing can be written to the disk of a real node any more
 	FreeDisk       Command = "free-disk"       // ends FillDisk
 	SetClock       Command = "set-clock"       // the clock is so far from what it would be; see By

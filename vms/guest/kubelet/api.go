@@ -54,6 +54,12 @@ type (
 		Capacity    map[string]string `json:"capacity,omitempty"`
 		Allocatable map[string]string `json:"allocatable,omitempty"`
 		NodeInfo    *nodeInfo         `json:"nodeInfo,omitempty"`
+		// VolumesInUse is nil where nothing is said of volumes.
+		VolumesInUse    *[]string        `json:"volumesInUse,omitempty"`
+		VolumesAttached []attachedVolume `json:"volumesAttached,omitempty"`
+	}
+	attachedVolume struct {
+		Name string `json:"name"`
 	}
 	address struct {
 		Type    string `json:"type"`
@@ -109,6 +115,18 @@ type (
 		Items []pod `json:"items"`
 	}
 )
+
+func (p pod) path() string {
+	return "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
+}
+
+// wants reports whether it shall run.
+func (p pod) wants() bool {
+	return p.Metadata.DeletionTimestamp == nil && p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed"
+}
+
+// volume is the name of its volume, "" without one.
+func (p pod) volume() string { return p.Metadata.Annotations[volumeAnnotation] }
 
 // statusError is an answer other than success.
 type statusError struct {

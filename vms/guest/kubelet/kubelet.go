@@ -57,6 +57,12 @@ type Kubelet struct {
 	failing   bool      // so that trouble is reported when it begins, not at each attempt
 	// asked is when the workloads that take their time, by their UIDs, were asked to stop.
 	asked map[string]time.Time
+	// volumes is nil where the machine has no storage. wanted has those that Pods want, shown has
+	// those in use by the Node's status, and began is when this kubelet did.
+	volumes Volumes
+	wanted  map[string]bool
+	shown   *[]string
+	began   time.Time
 }
 
 // Machine holds the facts that a kubelet reports of its machine.
@@ -88,10 +94,12 @@ func New(config *evidence.Kubelet, m Machine, workloads Workloads, wrap func(htt
 // Run returns when ctx ends, after it has stopped its workloads.
 func (k *Kubelet) Run(ctx context.Context) {
 	var tasks sync.WaitGroup
+	k.began = time.Now()
 	defer func() {
 		for _, uid := range k.workloads.Running() {
 			k.workloads.Stop(uid)
 		}
+		k.unmountAll()
 		tasks.Wait()
 		k.api.client.CloseIdleConnections()
 	}()
@@ -146,18 +154,22 @@ func (k *Kubelet) register(ctx context.Context) error {
 	for key, value := range k.config.Labels {
 		labels[key] = value
 	}
-	n := node{APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.node, Labels: labels}, Spec: nodeSpec{ProviderID: k.config.ProviderID}}
+	var annotations map[string]string
+	if k.volumes != nil {
+		annotations = map[string]string{managedAnnotation: "true"}
+	}
+	n := node{APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.node, Labels: labels, Annotations: annotations}, Spec: nodeSpec{ProviderID: k.config.ProviderID}}
 	err := k.api.create(ctx, "/api/v1/nodes", n, &n)
 	if isStatus(err, http.StatusConflict) {
 		// The Node of an earlier boot is taken over, as the real kubelet does.
 		if err = k.api.get(ctx, k.nodePath(), &n); err == nil {
-			err = k.api.patch(ctx, k.nodePath(), map[string]any{"metadata": map[string]any{"labels": labels}})
+			err = k.api.patch(ctx, k.nodePath(), map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}})
 		}
 	}
 	if err != nil {
 		return err
 	}
-	k.nodeUID, k.readyAt = n.Metadata.UID, now()
+	k.nodeUID, k.readyAt, k.shown = n.Metadata.UID, now(), nil
 	return k.patchStatus(ctx)
 }
 
@@ -170,6 +182,12 @@ func (k *Kubelet) syncStatus(ctx context.Context) error {
 		return err
 	}
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c condition) bool { return c.Type == "Ready" && c.Status == "True" })
+	if k.shown = n.Status.VolumesInUse; k.shown == nil {
+		k.shown = &[]string{}
+	}
+	if is := k.inUse(); is != nil && !slices.Equal(*is, *k.shown) {
+		return k.patchStatus(ctx)
+	}
 	if ready && n.Status.NodeInfo != nil && n.Status.NodeInfo.BootID == k.machine.Boot && time.Since(k.reported) < reportInterval {
 		return nil
 	}
@@ -191,10 +209,14 @@ func (k *Kubelet) patchStatus(ctx context.Context) error {
 			ContainerRuntimeVersion: "process://1", KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
 		},
 	}
+	status.VolumesInUse = k.inUse()
 	if err := k.api.patch(ctx, k.nodePath()+"/status", map[string]any{"status": status}); err != nil {
 		return err
 	}
 	k.reported = time.Now()
+	if status.VolumesInUse != nil {
+		k.shown = status.VolumesInUse
+	}
 	return nil
 }
 
@@ -241,12 +263,15 @@ func (k *Kubelet) syncPods(ctx context.Context) error {
 	if err := k.api.get(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+k.node), &list); err != nil {
 		return err
 	}
-	wanted := map[string]bool{}
+	wanted, volumes := map[string]bool{}, map[string]bool{}
 	for _, p := range list.Items {
 		if uid, bound := p.Metadata.Annotations[nodeUIDAnnotation]; bound && uid != k.nodeUID && !k.config.Adopt {
 			continue
 		}
 		wanted[p.Metadata.UID] = true
+		if v := p.volume(); v != "" && (slices.Contains(k.workloads.Running(), p.Metadata.UID) || p.wants()) {
+			volumes[v] = true
+		}
 		if err := k.syncPod(ctx, p); err != nil && !isStatus(err, http.StatusNotFound) && !isStatus(err, http.StatusConflict) {
 			return err
 		}
@@ -256,14 +281,18 @@ func (k *Kubelet) syncPods(ctx context.Context) error {
 			k.workloads.Stop(uid) // force deleted
 		}
 	}
-	return nil
+	return k.tidy(ctx, volumes)
 }
 
 func (k *Kubelet) syncPod(ctx context.Context, p pod) error {
-	path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
-	uid := p.Metadata.UID
+	path, uid := p.path(), p.Metadata.UID
+	running := slices.Contains(k.workloads.Running(), uid)
+	volume := ""
+	if k.volumes != nil {
+		volume = p.volume()
+	}
 	if p.Metadata.DeletionTimestamp != nil {
-		if slices.Contains(k.workloads.Running(), uid) && k.stopping(p) {
+		if running && k.stopping(p) {
 			return nil
 		}
 		delete(k.asked, uid)
@@ -273,11 +302,21 @@ func (k *Kubelet) syncPod(ctx context.Context, p pod) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if volume != "" {
+			if done, err := k.release(ctx, p, running); !done || err != nil {
+				return err
+			}
+		}
 		return k.api.remove(ctx, path, map[string]any{"gracePeriodSeconds": 0, "preconditions": map[string]string{"uid": uid}})
 	}
 	if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" {
 		k.workloads.Stop(uid)
 		return nil
+	}
+	if volume != "" && !running {
+		if mounted, err := k.bring(ctx, volume); !mounted || err != nil {
+			return err
+		}
 	}
 	started, err := k.workloads.Start(uid, p.Metadata.Name)
 	if err != nil {

@@ -1,0 +1,79 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/fencelab/fencelab/controllers/release"
+	"github.com/fencelab/fencelab/scenarios"
+)
+
+// attachDetach is the stand-in of which kube-controller-manager has a setting as a flag.
+const attachDetach = "attachdetach"
+
+// openStorage makes the storage of a topology whose workload has a volume.
+func (b *Backend) openStorage() (err error) {
+	if v := b.plan.Spec.Topology.Workload.Volume; v != nil {
+		b.storage, err = b.hosts.Machines.Storage(*v)
+	}
+	return err
+}
+
+// reach is the way of a controller to the storage.
+func (b *Backend) reach(controller string) func(time.Duration) release.Storage {
+	return func(timeout time.Duration) release.Storage { return driver{b, controller, timeout} }
+}
+
+// driver implements release.Storage, in the name of a controller.
+type driver struct {
+	b       *Backend
+	by      string
+	timeout time.Duration
+}
+
+// Attach implements release.Storage.
+func (d driver) Attach(ctx context.Context, _, node string) error {
+	return d.ask(ctx, node, d.b.storage.Attach)
+}
+
+// Detach implements release.Storage.
+func (d driver) Detach(ctx context.Context, _, node string) error {
+	return d.ask(ctx, node, d.b.storage.Detach)
+}
+
+func (d driver) ask(ctx context.Context, node string, do func(ctx context.Context, host, by string) error) error {
+	hosts := d.b.plan.Spec.Topology.Hosts
+	for i := range hosts {
+		if hosts[i].Node() == node {
+			ctx, cancel := context.WithTimeout(ctx, d.timeout)
+			defer cancel()
+			return do(ctx, hosts[i].Name, d.by)
+		}
+	}
+	return fmt.Errorf("reach the storage for Node %s: it knows no such host", node)
+}
+
+// isFlag reports whether a story lists a stand-in for nothing but what a flag of
+// kube-controller-manager does.
+func isFlag(c *scenarios.Controller) bool {
+	var settings map[string]json.RawMessage
+	if c.Name != attachDetach || json.Unmarshal(c.Settings, &settings) != nil || len(settings) != 1 || len(c.Overlay) > 0 {
+		return false
+	}
+	return settings["disableForceDetachOnTimeout"] != nil
+}
+
+// keepsAttached reports whether the story has the attach-detach controller never detach because so
+// much time has passed.
+func (b *Backend) keepsAttached() bool {
+	for i := range b.plan.Spec.Controllers {
+		var settings release.DetachSettings
+		c := &b.plan.Spec.Controllers[i]
+		if c.Name == attachDetach && json.Unmarshal(c.Settings, &settings) == nil {
+			return settings.DisableForceDetachOnTimeout
+		}
+	}
+	return false
+}
