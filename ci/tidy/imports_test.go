@@ -44,7 +44,7 @@ const (
 var layers = []layer{
 	{".", []string{"./program"}, "the program is the command without any controllers of others"},
 	{"program", []string{"./cmd/.", "./controllers/.", "./scenarios/exit", "./lab/container", "./vms/keeper"}, "a program is its command, its controllers, and what has to come before that"},
-	{"cmd", []string{"./", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "the command joins everything"},
+	{"cmd", []string{"./", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang/prometheus"}, "the command joins everything"},
 	{"cmd/bisect", []string{"./vms/keeper"}, "a history is searched whatever fails in it"},
 	{"cmd/oncluster", slices.Concat([]string{"./lab/cluster", "./vms/keeper"}, kubernetes, everyClient), "a Job has an image and files in it, whatever they are"},
 	{"cmd/incluster", []string{"./controllers/.", "./controllers/manifests", "./onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
