@@ -78,6 +78,8 @@ func (r *runner) unused(cmd *cobra.Command, loaded []*scenarios.Scenario) error 
 		{"workers", strategy == benign && r.World != "sim", searches},
 		{"workers", strategy == benign && len(loaded) == 1, "it is one story, and they play several at a time: leave it out, or add --strategy " + sweeping},
 		{"no-shrink", strategy == benign, searches},
+		{"resume", strategy == benign, searches},
+		{"resume", r.World != "sim", "a sweep of the lab goes on where it was by --out: leave it out"},
 		{"workers", r.World == "lab" && r.Chosen("hosts") != lab.Model, "virtual machines want the machine for themselves: leave it out, or add --hosts " + lab.Model},
 		{"no-shrink", r.World == "lab", "a sweep of the lab makes one deviation at a time: leave it out"},
 		{"leads", r.World == "lab", "only the simulator plays the same schedule twice: leave out --backend"},

@@ -83,6 +83,7 @@ is saved below --out.`,
 	all := append([]string{benign}, search.Strategies()...)
 	choose(cmd, &r.search.Strategy, "strategy", "", "schedules to try: "+phrase.OneOf(all)+" in the simulator, "+benign+" or "+sweeping+" in the lab", choice{of: all})
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep and orders the maximum, and without this flag all")
+	flags.StringVar(&r.search.Resume, "resume", "", "directory that keeps what came of each schedule of a search in the simulator; one that finds it there goes on where it was")
 	flags.StringVar(&r.leads, "leads", "", "print what the controllers of runs that held did and a reference in the same schedule did not: fencelab's own controllers (in the simulator), or the runs that an earlier version saved in a directory with --out")
 	flags.Lookup("leads").NoOptDefVal = ownLeads
 	flags.BoolVar(&r.failOnLeads, "fail-on-leads", false, "end with exit code 2 if there is a lead that "+file.ProjectFile+" doesn't accept")

@@ -4,7 +4,6 @@
 //
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
-//	go run ./ci/mutants -reproduce 3 [-only ID,...]
 //	go run ./ci/mutants -combine 30 [-only ID,...]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
@@ -37,13 +36,12 @@ func main() {
 	table := flag.String("table", "", "write the tables to this file")
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
-	times := flag.Int("reproduce", 0, "play instead in the lab, so many times each, what the simulator finds of some mutants")
 	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
 	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *times, *combine, *audit); err != nil {
+	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *combine, *audit); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -56,7 +54,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, times, sample int, audit bool) error {
+func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, sample int, audit bool) error {
 	all, err := Load("ci/mutants")
 	if err != nil {
 		return err
@@ -82,9 +80,6 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	}
 	if audit {
 		return auditAll(ctx, all, dir, right, only, limit, table)
-	}
-	if times > 0 {
-		return reproduceAll(ctx, all, only, dir, right, times)
 	}
 	if seeds > 0 {
 		return compare(ctx, all, dir, right, seeds, schedules)

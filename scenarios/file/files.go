@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/catalog"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // LoadFiles reads the scenario files and all those in the directories, each once and
@@ -109,12 +110,19 @@ func eachOfCatalog(name string, taken map[string]bool, do func(file string, data
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
-		var directories []string
-		entries, _ := catalog.Stories.ReadDir(".") // which is always there
-		for _, entry := range entries {
-			directories = append(directories, entry.Name())
+		var directories, all []string
+		_ = fs.WalkDir(catalog.Stories, ".", func(file string, entry fs.DirEntry, _ error) error { // which is always there
+			if entry.IsDir() && file != "." {
+				directories = append(directories, file)
+			}
+			all = append(all, file)
+			return nil
+		})
+		meant := "it has the directories " + strings.Join(directories, ", ")
+		if nearest := phrase.Nearest(name, all); nearest != "" {
+			meant = "did you mean " + catalog.Prefix + nearest + "?"
 		}
-		err = fmt.Errorf("%s%s: the catalogue has no such story or directory; it has the directories %s", catalog.Prefix, name, strings.Join(directories, ", "))
+		err = fmt.Errorf("%s%s: the catalogue has no such story or directory; %s", catalog.Prefix, name, meant)
 	}
 	return errors.Join(append(failures, err)...)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/version"
 )
 
 // Bounds of a scenario file.
@@ -71,10 +72,16 @@ func LoadPlan(name string, data []byte, vocab Vocabulary) (*scenarios.Plan, erro
 		v.plan(plan)
 	}
 	if err := doc.err(); err != nil {
+		if by := savedBy.FindSubmatch(data); by != nil && string(by[1]) != version.Built() {
+			err = fmt.Errorf("%w\n%s was saved by fencelab %s, and this is %s: play it with that one, or save it anew with this one", err, name, by[1], version.Built())
+		}
 		return nil, err
 	}
 	return plan, nil
 }
+
+// savedBy is the line of a plan that says which version has saved it.
+var savedBy = regexp.MustCompile(`(?m)^fencelab: ([-+.\w]{1,80})$`)
 
 // Lint returns what is allowed in a scenario file and still looks wrong. The
 // error is that of Load.

@@ -85,6 +85,13 @@ const overlaps = `[...document.querySelectorAll("#lanes [data-lane]")].flatMap(l
 	return shown.filter(([box], i) => i > 0 && box.left < shown[i - 1][0].right - 1).map(([, text]) => lane.dataset.lane + ": " + text);
 })`
 
+// cutOff says which texts that are shown begin left of where the lanes are in view.
+const cutOff = `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
+	const edge = document.querySelector("#board .labels").getBoundingClientRect().right;
+	done([...document.querySelectorAll("#lanes [data-lane] text")].filter(t => t.style.display !== "none").map(t => [t.getBoundingClientRect(), t.textContent])
+		.filter(([box]) => box.left < edge - 1 && box.right > edge + 1).map(([, text]) => text));
+})))`
+
 // TestScreens: at each width, light and dark, the first screen says what came of
 // the run, nothing sticks out of the page, texts don't overlap, and axe finds nothing.
 func TestScreens(t *testing.T) {
@@ -110,6 +117,12 @@ func TestScreens(t *testing.T) {
 					if b.Value(fmt.Sprintf(`document.querySelector(%q)?.getBoundingClientRect().bottom ?? 0`, selector), &bottom); bottom <= 0 || bottom > 900 {
 						t.Errorf("at %d pixels %s ends at %.0f, not on the first screen", width, selector, bottom)
 					}
+				}
+				if texts := b.Eval(cutOff); texts != "[]" {
+					t.Errorf("at %d pixels texts are cut at the left: %s", width, texts)
+				}
+				if width == 800 && b.Eval(`document.querySelector(".order li:last-child").getBoundingClientRect().bottom <= document.querySelector(".moment").getBoundingClientRect().top`) != "true" {
+					t.Error("the moment covers the event that broke the promise")
 				}
 				if texts := b.Eval(overlaps); texts != "[]" {
 					t.Errorf("at %d pixels texts overlap: %s", width, texts)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -84,6 +85,13 @@ type broken struct {
 	Margin        string
 	// Limit is the deadline of the second event after the first, if the guarantee sets one.
 	Limit string
+	// Bar is the margin as a width.
+	Bar int
+}
+
+// bar draws a margin on a scale of tens, from 1 ms to 1,000 s: 20 for each ten.
+func bar(seconds float64) int {
+	return min(120, max(1, int(20*math.Log10(max(seconds, 0.001)*1000))))
 }
 
 type moment struct {
@@ -93,8 +101,7 @@ type moment struct {
 
 type promise struct {
 	Guarantee
-	Claim, Seed string
-	Times       string
+	Claim, Times string
 	// Closest is where a promise that was kept was nearest to being broken.
 	Closest *broken
 }
@@ -305,7 +312,9 @@ func (v *view) judge(run *Run) {
 	describe := func(g Guarantee) promise {
 		d := promise{Guarantee: g, Times: "never"}
 		if inv, err := guarantee.Lookup(g.ID); err == nil {
-			d.Claim, d.Seed = inv.Claim, inv.Seed
+			d.Claim = inv.Claim
+		} else {
+			d.Claim = g.Reason // a claim of the story's own
 		}
 		switch {
 		case g.Judged == 1:
@@ -318,7 +327,7 @@ func (v *view) judge(run *Run) {
 	for _, g := range run.Report.Invariants {
 		d := describe(g)
 		if first, second := run.event(g.First), run.event(g.Second); g.Verdict == invariant.Held && first != nil && second != nil {
-			d.Closest = &broken{First: momentOf(first), Second: momentOf(second), Margin: fmt.Sprintf("%.3f s", g.Margin)}
+			d.Closest = &broken{First: momentOf(first), Second: momentOf(second), Margin: fmt.Sprintf("%.3f s", g.Margin), Bar: bar(g.Margin)}
 			if g.Limit > 0 {
 				d.Closest.Limit = fmt.Sprintf("%.3f s", g.Limit)
 			}

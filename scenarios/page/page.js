@@ -116,7 +116,8 @@
     choose(rows[i], true);
   };
 
-  // fit shows of the texts of a drawing those that have room: a band's within the band, others where no text is yet.
+  // fit shows of the texts of a drawing those that have room: a band's within the part of the band that is in view, others
+  // where no text is yet. None is cut at the left edge.
   const zoomOf = drawing => drawing === svg ? zoom : 1;
   // Those nearest to where the promise broke, or to the end, tell most.
   const last = Math.max(...model.lanes.flatMap(l => l.broke || []), 0) || Infinity;
@@ -125,11 +126,12 @@
     for (const group of drawing.querySelectorAll("g")) {
       const texts = [...group.children].filter(e => e.localName === "text");
       if (!texts.length) continue;
-      const taken = [];
+      const taken = [], edge = drawing.parentElement.scrollLeft;
       const show = text => {
-        const middle = text.classList.contains("gap"), wide = text.textContent.length * 6.7 + 6, x = text.dataset.x * zoomOf(drawing);
-        const from = middle ? x - wide / 2 : x, room = text.dataset.room * zoomOf(drawing);
-        const shown = room ? wide + 4 < room : text.matches(".always") || taken.every(([a, b]) => from + wide <= a || b <= from);
+        const middle = text.classList.contains("gap"), wide = text.textContent.length * 6.7 + 6, start = text.dataset.x * zoomOf(drawing);
+        const end = start + text.dataset.room * zoomOf(drawing), x = end > edge ? Math.max(start, edge) : start;
+        const from = middle ? x - wide / 2 : x, room = end - x, cut = from < edge && edge < from + wide;
+        const shown = room ? wide + 4 < room : !cut && (text.matches(".always") || taken.every(([a, b]) => from + wide <= a || b <= from));
         text.setAttribute("x", x + (middle || text.matches(".tick") ? 0 : text.matches(".key") ? 8 : room ? 5 : 3));
         text.style.display = shown ? "" : "none";
         if (shown) taken.push([from, from + wide]);
@@ -167,6 +169,10 @@
     document.querySelectorAll(".board > svg").forEach(fit);
     if (chosen) point(place(time(chosen)));
   };
+  for (const scrolled of document.querySelectorAll(".board")) {
+    let due = 0;
+    scrolled.addEventListener("scroll", () => { due ||= requestAnimationFrame(() => { due = 0; fit(scrolled.querySelector("svg")); }); });
+  }
   const closer = document.getElementById("in"), farther = document.getElementById("out"), unfold = document.getElementById("unfold");
   const zoomTo = z => {
     const middle = chosen ? time(chosen) : timeAt(board.scrollLeft + board.clientWidth / 2);

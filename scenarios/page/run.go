@@ -71,7 +71,9 @@ type Report struct {
 		Told  string  `json:"told"`
 	} `json:"deviations"`
 	Causes []string `json:"causes"`
-	Notes  []string `json:"notes"`
+	// Waits say of each controller what it waits for, where something never came.
+	Waits []string `json:"waits"`
+	Notes []string `json:"notes"`
 	// Story is the way to a failure, event by event.
 	Story []struct {
 		Event   int     `json:"event"`

@@ -53,6 +53,7 @@ type claim struct {
 	scenarios.Assertion
 	seen, opened, closed int // how many events matched
 	opening, closing     history.Event
+	first                history.Event // the first that matched
 	over                 bool
 	late                 bool // closing is only the time being up
 	// held is the latest event that lets what is claimed by only happen, and lifted what has
@@ -172,7 +173,10 @@ func (c *assertions) observe(one *claim, e *history.Event) {
 	near := func(edge *history.Event) bool { return c.skew > 0 && edge.Kind != "" && e.At-edge.At < c.skew }
 	switch {
 	case matches && one.closing.Kind == "":
-		if one.seen++; one.seen < cmp.Or(event.Occurrence, 1) {
+		if one.seen++; one.seen == 1 {
+			one.first = *e
+		}
+		if one.seen < cmp.Or(event.Occurrence, 1) {
 			return
 		}
 		one.over = true
@@ -182,7 +186,11 @@ func (c *assertions) observe(one *claim, e *history.Event) {
 		case one.Never.IsZero():
 			c.judged++
 		default:
-			c.breach(&one.opening, e, fmt.Sprintf("%s at %s, which should never come%s", event, history.Seconds(e.At), one.bounds()))
+			since := &one.opening
+			if one.After.IsZero() { // nothing in the run's beginning has to do with it
+				since = &one.first
+			}
+			c.breach(since, e, fmt.Sprintf("%s at %s, which should never come%s", event, history.Seconds(e.At), one.bounds()))
 		}
 	case matches && !one.late && near(&one.closing):
 		one.over = true

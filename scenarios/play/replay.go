@@ -16,8 +16,8 @@ import (
 type Different struct {
 	// Reason says what differs, and why as far as that is known.
 	Reason string
-	// Plan says that it is the plan's fault: it comes from another version, or its
-	// digest is not that of the history saved with it.
+	// Plan says that it is the plan's fault: it comes from another version, names a deed that isn't
+	// done, or its digest is not that of the history saved with it.
 	Plan bool
 }
 
@@ -38,6 +38,7 @@ func (o *Outcome) Replayed(saved string) error {
 	}
 	switch landed := !slices.ContainsFunc(plan.Deviations, func(d scenarios.Deviation) bool { return d.Deed == "" }); {
 	case len(o.Injected.Idle) > 0:
+		d.Plan = true
 		d.Reason += ": " + o.Injected.Idle[0]
 	case landed && len(plan.Deviations) > 0:
 		d.Reason += ": each deviation landed on its deed all the same"

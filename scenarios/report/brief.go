@@ -40,7 +40,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	broken := o.Violation()
 	if broken != nil {
 		if inv, err := guarantee.Lookup(broken.Invariant); err == nil {
-			head = append(head, fmt.Sprintf("claim: %s (seed %s)", inv.Claim, inv.Seed))
+			head = append(head, "claim: "+inv.Claim)
 		}
 	}
 	about := subjectOf(o)
@@ -67,8 +67,12 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	if dir != "" {
 		foot = append(foot, "page: "+filepath.Join(dir, page.Name))
 	}
+	room := briefLength - len(head) - len(foot) + max(0, len(deviating)-1)
+	if broken != nil && broken.Open {
+		room-- // what never came needs no further event beside it
+	}
 	var story []string
-	for _, l := range about.landmarks(o, briefLength-len(head)-len(foot)+max(0, len(deviating)-1)) {
+	for _, l := range about.landmarks(o, room) {
 		mark := " "
 		if l.Marked {
 			mark = ">"
@@ -140,6 +144,17 @@ func (s subject) causes(o *play.Outcome) []string {
 	return causes(o, s.hosts, s.last, causesShown)
 }
 
+// waits say of each controller under test what it waits for, where something never came.
+func (s subject) waits(o *play.Outcome) (lines []string) {
+	if s.last == 0 || s.broken != nil && !lively(s.broken) {
+		return nil
+	}
+	for _, c := range standings(o, s.hosts, s.last) {
+		lines = append(lines, c.text)
+	}
+	return lines
+}
+
 // causesShown bounds how many controllers are reported as the cause of a wait.
 const causesShown = 3
 
@@ -168,10 +183,8 @@ func list(what string, things []string) []string {
 // kept has none: the time from which it counts may be later than what it is about.
 func margin(v *invariant.Violation) []string {
 	switch {
-	case v.First.Seq == v.Second.Seq, !v.Open && v.Margin <= 0, v.Invariant == play.AsTold:
+	case v.First.Seq == v.Second.Seq, v.Open, v.Margin <= 0, v.Invariant == play.AsTold:
 		return nil
-	case v.Open:
-		return []string{fmt.Sprintf("margin: what had to come before event %d never came", v.Second.Seq)}
 	}
 	return []string{fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)}
 }

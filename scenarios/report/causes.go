@@ -20,23 +20,7 @@ import (
 // which decide the same again and again. Lines about keys cover the hosts that matter, or all if
 // none does.
 func causes(o *play.Outcome, hosts []string, last, n int) []string {
-	if last < 1 || last > o.History.Len() {
-		return nil
-	}
-	events := o.History.Events()[:last]
-	run, err := Look(o)
-	if err != nil {
-		return nil // the report says so where it says what was believed
-	}
-	found := stood(events, run.Trace, o.Timings.StandIns)
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return host == "" })
-	var all []cause
-	for _, process := range slices.Sorted(maps.Keys(found)) {
-		if c := found[process].cause(process, hosts); c.text != "" {
-			all = append(all, c)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b cause) int { return cmp.Compare(b.weight, a.weight) })
+	all := slices.DeleteFunc(standings(o, hosts, last), func(c cause) bool { return c.weight == 0 })
 	var lines []string
 	for _, c := range all[:min(n, len(all))] {
 		if c.weight >= min(all[0].weight, idle) { // who waits is no news beside one who can't go on
@@ -46,7 +30,25 @@ func causes(o *play.Outcome, hosts []string, last, n int) []string {
 	return lines
 }
 
-// What a cause weighs.
+// standings says of each controller under test how it stood at an event, first what explains most.
+func standings(o *play.Outcome, hosts []string, last int) (all []cause) {
+	if last < 1 || last > o.History.Len() {
+		return nil
+	}
+	run, err := Look(o)
+	if err != nil {
+		return nil // the report says so where it says what was believed
+	}
+	found := stood(o.History.Events()[:last], run.Trace, o.Timings.StandIns)
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return host == "" })
+	for _, process := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, found[process].cause(process, hosts))
+	}
+	slices.SortStableFunc(all, func(a, b cause) int { return cmp.Compare(b.weight, a.weight) })
+	return all
+}
+
+// What a cause weighs: nothing, if its controller is about to run.
 const (
 	waiting = iota + 1
 	idle
@@ -160,7 +162,17 @@ func (p *standing) cause(process string, hosts []string) cause {
 		}
 		return cause{waiting, fmt.Sprintf("%s has run %s %s; it asks to run again, as if it waited for a time", process, phrase.Times(p.since), since)}
 	}
-	return cause{}
+	if p.lastRan.What == "" {
+		return cause{text: process + " has not run"}
+	}
+	again := "is to run again, " + p.lastRan.Action
+	switch p.lastRan.Action {
+	case "":
+		again = "waits for an event"
+	case page.AtOnce, page.Failed:
+		again = "is to run again at once"
+	}
+	return cause{text: fmt.Sprintf("%s last ran at %s, about %s, and %s%s", process, history.Seconds(p.lastRan.At), p.lastRan.Key, again, p.decision(p.lastRan.Key))}
 }
 
 // decision describes the last decision about a key, and the true facts behind it, for the end of a
@@ -183,7 +195,7 @@ func decisionBehind(o *play.Outcome, e *history.Event) string {
 	if t == nil {
 		return ""
 	}
-	return ", which had decided " + decision(t)
+	return ", which had decided " + t.Action
 }
 
 // decision is an action, and the facts that were true when it was chosen.

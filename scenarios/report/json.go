@@ -34,6 +34,7 @@ type result struct {
 	Invariants []invariantResult `json:"invariants"`
 	Timings    timingsResult     `json:"timings"`
 	Causes     []string          `json:"causes,omitempty"`
+	Waits      []string          `json:"waits,omitempty"`
 	Story      []landmark        `json:"story,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
 	Processors []play.Spent      `json:"processors,omitempty"`
@@ -106,7 +107,7 @@ func JSON(o *play.Outcome, replay string) []byte {
 		r.Divides = s.Divides
 	}
 	about := subjectOf(o)
-	r.Causes, r.Story = about.causes(o), about.landmarks(o, landmarksDrawn)
+	r.Causes, r.Waits, r.Story = about.causes(o), about.waits(o), about.landmarks(o, landmarksDrawn)
 	for _, d := range deviated(o) {
 		told := d.words
 		if d.writes != "" {

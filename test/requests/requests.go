@@ -83,6 +83,8 @@ type Mistakes struct {
 	Forgets bool
 	// Hurries says that the request is done as soon as the host was asked to go off.
 	Hurries bool
+	// Uncordons makes the Node schedulable once it is back, whoever has cordoned it.
+	Uncordons bool
 	// Minds has the watcher wait until the Node isn't Ready, which is no mistake.
 	Minds bool
 }
@@ -176,6 +178,19 @@ func (f *fencer) Reconcile(ctx context.Context, name reconcile.Request) (reconci
 	case request.Status.Phase == "Released":
 		if err := f.annotate(ctx, &host, nil); err != nil {
 			return reconcile.Result{}, err
+		}
+		if f.wrong.Uncordons {
+			var node corev1.Node
+			switch err := f.live.Get(ctx, client.ObjectKey{Name: request.Spec.Node}, &node); {
+			case client.IgnoreNotFound(err) != nil:
+				return reconcile.Result{}, err
+			case err != nil || !node.Spec.Unschedulable:
+				return again, nil
+			}
+			node.Spec.Unschedulable = false
+			if err := f.client.Update(ctx, &node); err != nil {
+				return reconcile.Result{}, err
+			}
 		}
 		return reconcile.Result{}, f.phase(ctx, &request, "Done")
 	case !asked:

@@ -42,6 +42,16 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestCordon: a fencer that takes back the cordon of a user is found without any deviation.
+func TestCordon(t *testing.T) {
+	for want, wrong := range map[string]requests.Mistakes{"": {}, "own-annotations-only": {Uncordons: true}} {
+		broken := fencetest.Broken(t, "testdata/cordoned.yaml", fencetest.With(requests.Module(wrong)), fencetest.Strategy("sweep", 1))
+		if want == "" && len(broken) > 0 || want != "" && !slices.Contains(broken, want) {
+			t.Errorf("%+v breaks %q, want %q", wrong, broken, want)
+		}
+	}
+}
+
 // TestMarks: an object that marks a host is judged as the mark of its Machine is, by the condition
 // of its Node. Whoever waits for that is right; whoever goes by the Lease alone is found.
 func TestMarks(t *testing.T) {
