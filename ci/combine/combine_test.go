@@ -1,7 +1,6 @@
 package main
 
 import (
-	"hash/fnv"
 	"strings"
 	"testing"
 
@@ -25,19 +24,14 @@ func TestEveryOperation(t *testing.T) {
 // TestSample plays a part of the stories, each with its default schedule: every set and phase is
 // among them.
 func TestSample(t *testing.T) {
-	var sample []story
 	names := map[string]bool{}
 	for _, s := range stories() {
 		if names[s.name] {
 			t.Errorf("two stories are called %s", s.name)
 		}
 		names[s.name] = true
-		of := fnv.New32a()
-		of.Write([]byte(s.name))
-		if of.Sum32()%100 == 0 {
-			sample = append(sample, s)
-		}
 	}
+	sample := sampled(stories(), 100)
 	if len(names) < 2000 || len(sample) < 50 {
 		t.Fatalf("%d stories, of which %d are played, are too few to say much", len(names), len(sample))
 	}
@@ -57,7 +51,7 @@ func TestSample(t *testing.T) {
 // TestJudge: a cause excuses the reasons and the stories that it names and no others, and one that
 // nothing has any more is stale.
 func TestJudge(t *testing.T) {
-	violated := result{story: "a.idle.cut", verdict: invariant.Violated, reason: "node-restored: the Node has not come back"}
+	violated := result{Story: "a.idle.cut", Verdict: invariant.Violated, Reason: "node-restored: the Node has not come back"}
 	for name, c := range map[string]struct {
 		stories, reason string
 		of              result
@@ -67,9 +61,9 @@ func TestJudge(t *testing.T) {
 		"another story":  {`b\..*`, "node-restored: ", violated, false, false},
 		"another reason": {`a\..*`, "at-most-one: ", violated, false, false},
 		"half a name":    {`a`, "node-restored: ", violated, false, false},
-		"not judged":     {`a\..*`, ".*", result{story: "a.idle.cut", verdict: invariant.Unknown, reason: "no reason"}, false, false},
-		"stale":          {`a\..*`, ".*", result{story: "a.idle.cut", verdict: invariant.Held}, true, false},
-		"not in sight":   {`a\..*`, ".*", result{story: "a.idle.cut", verdict: invariant.Held}, false, true},
+		"not judged":     {`a\..*`, ".*", result{Story: "a.idle.cut", Verdict: invariant.Unknown, Reason: "no reason"}, false, false},
+		"stale":          {`a\..*`, ".*", result{Story: "a.idle.cut", Verdict: invariant.Held}, true, false},
+		"not in sight":   {`a\..*`, ".*", result{Story: "a.idle.cut", Verdict: invariant.Held}, false, true},
 	} {
 		causes, err := parseKnown([]byte("- {id: x, why: y, stories: '" + c.stories + "', reason: '" + c.reason + "'}"))
 		if err != nil {

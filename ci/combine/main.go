@@ -3,12 +3,14 @@
 // guarantee, but for the causes in known.yaml, each with its argument; and what is unknown has a
 // reason.
 //
-//	go run ./ci/combine [-only REGEXP] [-schedules N] [-show]
+//	go run ./ci/combine [-only REGEXP] [-sample N] [-schedules N] [-show | -violated]
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"os"
 	"regexp"
@@ -31,22 +33,24 @@ import (
 
 func main() {
 	only := flag.String("only", "", "only the stories whose names match this regular expression")
+	sample := flag.Uint("sample", 1, "only one story out of this number, by their names")
 	schedules := flag.Int("schedules", 0, "how many random schedules to play beside the default one")
 	show := flag.Bool("show", false, "print the stories instead of playing them")
+	violated := flag.Bool("violated", false, "print as JSON what is violated, and judge nothing")
 	flag.Parse()
-	if err := run(*only, *schedules, *show); err != nil {
+	if err := run(*only, uint32(*sample), *schedules, *show, *violated); err != nil {
 		fmt.Fprintf(os.Stderr, "combine: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, schedules int, show bool) error {
+func run(only string, sample uint32, schedules int, show, violated bool) error {
 	chosen, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
 	}
 	var all []story
-	for _, s := range stories() {
+	for _, s := range sampled(stories(), sample) {
 		if chosen.MatchString(s.name) {
 			all = append(all, s)
 		}
@@ -66,7 +70,11 @@ func run(only string, schedules int, show bool) error {
 	if err != nil {
 		return err
 	}
-	text, ok := known.judge(results, only == "" && schedules == 0)
+	if violated {
+		broken := slices.DeleteFunc(results, func(r result) bool { return r.Verdict != invariant.Violated })
+		return json.NewEncoder(os.Stdout).Encode(broken)
+	}
+	text, ok := known.judge(results, only == "" && schedules == 0 && sample <= 1)
 	fmt.Printf("%s%d stories in %s\n", text, len(all), time.Since(began).Round(time.Second))
 	if !ok {
 		return fmt.Errorf("right controllers are accused, or not judged without a reason, or an entry of known.yaml is stale")
@@ -74,12 +82,24 @@ func run(only string, schedules int, show bool) error {
 	return nil
 }
 
+// sampled returns one story out of a number of them, by their names: all if that is 1.
+func sampled(all []story, one uint32) (some []story) {
+	for _, s := range all {
+		of := fnv.New32a()
+		of.Write([]byte(s.name))
+		if one <= 1 || of.Sum32()%one == 0 {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
 // result is the verdict on a schedule of a story. Schedule is 0 for the default one.
 type result struct {
-	story    string
-	schedule int
-	verdict  invariant.Verdict
-	reason   string
+	Story    string            `json:"story"`
+	Schedule int               `json:"schedule"`
+	Verdict  invariant.Verdict `json:"verdict"`
+	Reason   string            `json:"reason"`
 }
 
 // playAll plays stories side by side, and returns what came of them in their order.
@@ -126,10 +146,10 @@ func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("play %s: %w", of.name, err)
 		}
-		r := result{story: of.name, schedule: n}
-		r.verdict, r.reason = o.VerdictOfSchedule()
-		if o.Bypassed() && r.verdict == invariant.Unknown {
-			r.verdict, r.reason = invariant.Held, "" // the guarantees were judged by what happened instead
+		r := result{Story: of.name, Schedule: n}
+		r.Verdict, r.Reason = o.VerdictOfSchedule()
+		if o.Bypassed() && r.Verdict == invariant.Unknown {
+			r.Verdict, r.Reason = invariant.Held, "" // the guarantees were judged by what happened instead
 		}
 		all = append(all, r)
 	}
@@ -190,18 +210,18 @@ func (k known) judge(results []result, all bool) (text string, ok bool) {
 	counts := map[invariant.Verdict]int{}
 	var unexplained []string
 	for _, r := range results {
-		counts[r.verdict]++
-		if r.verdict == invariant.Held {
+		counts[r.Verdict]++
+		if r.Verdict == invariant.Held {
 			continue
 		}
 		i := slices.IndexFunc(k, func(c *cause) bool {
-			return c.Unknown == (r.verdict != invariant.Violated) && c.stories.MatchString(r.story) && c.reason.MatchString(r.reason)
+			return c.Unknown == (r.Verdict != invariant.Violated) && c.stories.MatchString(r.Story) && c.reason.MatchString(r.Reason)
 		})
 		if i >= 0 {
 			k[i].found++
 			continue
 		}
-		unexplained = append(unexplained, fmt.Sprintf("%-9s %s, schedule %d\n          %s\n", strings.ToUpper(string(r.verdict)), r.story, r.schedule, r.reason))
+		unexplained = append(unexplained, fmt.Sprintf("%-9s %s, schedule %d\n          %s\n", strings.ToUpper(string(r.Verdict)), r.Story, r.Schedule, r.Reason))
 	}
 	var b strings.Builder
 	b.WriteString(strings.Join(unexplained, ""))

@@ -4,6 +4,7 @@
 //
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
+//	go run ./ci/mutants -combine 30 [-only ID,...]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
 
@@ -36,10 +37,11 @@ func main() {
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
 	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
+	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *audit); err != nil {
+	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *combine, *audit); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -52,7 +54,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules int, audit bool) error {
+func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, sample int, audit bool) error {
 	all, err := Load("ci/mutants")
 	if err != nil {
 		return err
@@ -69,6 +71,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	}
 	defer done()
 
+	if sample > 0 {
+		return combineAll(ctx, all, only, dir, sample)
+	}
 	right := filepath.Join(dir, "right")
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the judge: %w\n%s", err, output)

@@ -45,6 +45,8 @@ type returnHost struct {
 	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
+	// out is the taint that says that its host is off, while the Node has one.
+	out history.Event
 	// off says that a fenced boot has ended and none has completed since; excused that no process
 	// under test could have kept the host off.
 	off     bool
@@ -86,9 +88,13 @@ func (c *returns) judge(e *history.Event) {
 			h.fence.Node, h.deleted = "", *e
 		}
 	case history.NodeOutOfService:
-		if h.fence.Node == e.UID && invariant.CalledOff(e, &c.roles) {
-			h.fence.Node, h.deleted = "", *e
+		h.out = *e // whoever says so: it releases the workload
+		h.calledOff()
+	case history.NodeInService:
+		if invariant.ByUser(&h.out) && h.fence.Active() {
+			h.fence.Node = h.node // who has set it can't know that it has released anything
 		}
+		h.out = history.Event{}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.FenceRequested:
@@ -125,6 +131,9 @@ func (c *returns) judge(e *history.Event) {
 func (c *returns) annotated(h *returnHost, e *history.Event) {
 	had, before := h.fence.Node, h.fence.Asked
 	h.fence.Observe(e, h.node, &c.roles)
+	if had == "" {
+		h.calledOff()
+	}
 	if e.Key == invariant.ExternalAnnotation {
 		if e.Kind == history.AnnotationSet {
 			h.booted = false
@@ -150,6 +159,13 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		h.fence.Node = "" // abandoned before the host went off
 	case h.fence.Asked && e.Key == h.fence.Key && h.IsOff():
 		h.off = true
+	}
+}
+
+// calledOff ends the wait for the Node of a fenced boot that is out of service: nothing runs there.
+func (h *returnHost) calledOff() {
+	if h.fence.Node != "" && h.fence.Node == h.out.UID {
+		h.fence.Node, h.deleted = "", h.out
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 var ownAnnotationsOnly = invariant.Invariant{
 	ID:    "own-annotations-only",
-	Claim: "No controller removes a reboot annotation, a remediation mark, a hook, a pause or a cordon that is not its own to remove.",
+	Claim: "No controller removes a reboot annotation, a remediation mark, a hook, a pause, a cordon or an out-of-service taint that is not its own to remove.",
 	Seed:  "000, 001",
 	New:   func(p invariant.Params) invariant.Checker { return newOwners(p, "own-annotations-only", false) },
 }
@@ -31,8 +31,8 @@ type owners struct {
 	// taken from one of them, as set and as removed, unless the Machine goes with it.
 	leaving map[string]bool
 	parting [][2]history.Event
-	// cordons are the cordons of the present Nodes, by UID.
-	cordons map[string]history.Event
+	// cordons and taints keep Pods from the present Nodes, by UID.
+	cordons, taints map[string]history.Event
 	// content says that values are judged, and removals are not.
 	content bool
 }
@@ -40,7 +40,7 @@ type owners struct {
 func newOwners(p invariant.Params, id string, content bool) *owners {
 	return &owners{
 		Ruling: invariant.Ruling{ID: id}, roles: p.Roles, placed: invariant.PlacedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{},
-		cordons: map[string]history.Event{}, content: content,
+		cordons: map[string]history.Event{}, taints: map[string]history.Event{}, content: content,
 	}
 }
 
@@ -62,16 +62,16 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 			c.judge(e)
 		}
 	case history.NodeCordoned:
-		if _, had := c.cordons[e.UID]; !had {
-			c.cordons[e.UID] = *e
-		}
+		keep(c.cordons, e)
+	case history.NodeOutOfService:
+		keep(c.taints, e)
 	case history.NodeUncordoned:
-		if !c.content {
-			c.uncordoned(e)
-		}
-		delete(c.cordons, e.UID)
+		c.opened(c.cordons, e, "uncordoned", "cordon")
+	case history.NodeInService:
+		c.opened(c.taints, e, "called in service again", "taint")
 	case history.NodeDeleted:
 		delete(c.cordons, e.UID)
+		delete(c.taints, e.UID)
 	}
 	return c.Tell()
 }
@@ -92,11 +92,19 @@ func (c *owners) strange(set, e *history.Event, did string) {
 	c.Breach(set, e, e.Key+did+e.Object+" by "+e.Actor+" at "+invariant.Seconds(e.At)+owner(set))
 }
 
-// uncordoned judges a controller that lets Pods onto a Node again: only a controller of its
+// keep remembers who began to keep Pods from a Node.
+func keep(sets map[string]history.Event, e *history.Event) {
+	if _, had := sets[e.UID]; !had {
+		sets[e.UID] = *e
+	}
+}
+
+// opened judges a controller that lets Pods onto a Node again: only a controller of its
 // part may have kept them from it. Agents do so for each other.
-func (c *owners) uncordoned(e *history.Event) {
-	set, had := c.cordons[e.UID]
-	if !had || !c.roles.Tested(e.Actor) {
+func (c *owners) opened(sets map[string]history.Event, e *history.Event, did, what string) {
+	set, had := sets[e.UID]
+	delete(sets, e.UID)
+	if !had || c.content || !c.roles.Tested(e.Actor) {
 		return
 	}
 	c.Judged++
@@ -104,7 +112,7 @@ func (c *owners) uncordoned(e *history.Event) {
 		c.Allow(e, &set)
 		return
 	}
-	c.Breach(&set, e, e.Object+" was uncordoned by "+e.Actor+" at "+invariant.Seconds(e.At)+", and the cordon is "+set.Actor+"'s of "+invariant.Seconds(set.At))
+	c.Breach(&set, e, e.Object+" was "+did+" by "+e.Actor+" at "+invariant.Seconds(e.At)+", and the "+what+" is "+set.Actor+"'s of "+invariant.Seconds(set.At))
 }
 
 func (c *owners) judge(e *history.Event) {

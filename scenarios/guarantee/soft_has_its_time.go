@@ -9,7 +9,7 @@ import (
 
 var softHasItsTime = invariant.Invariant{
 	ID:    "soft-has-its-time",
-	Claim: "While nobody is in a hurry, a host is forced off only when its operating system has had the time of a soft shutdown, or the BMC knows none.",
+	Claim: "While nobody is in a hurry, a host is forced off only when its operating system has been asked and has had the time of a soft shutdown, or the BMC knows none.",
 	Seed:  "000, 001",
 	New: func(p invariant.Params) invariant.Checker {
 		return &courtesies{
@@ -27,10 +27,10 @@ var softHasItsTime = invariant.Invariant{
 // controller remembers a request that was withdrawn until the host has booted.
 //
 // Excused is a command after a fault of the BMC, which may have refused to ask the operating
-// system, and one that was sent before it could be known that the hurry is over; and one of a
-// process that has begun since, and knows the time by a clock that is wrong. Not judged is one
-// to a host whose boot isn't complete, or is reported off: that calls off a boot that was not
-// seen.
+// system, unless that was asked without one; one that was sent before it could be known that the
+// hurry is over; and one of a process that has begun since, and knows the time by a clock that is
+// wrong. Not judged is one to a host whose boot isn't complete, or is reported off: that calls off
+// a boot that was not seen.
 type courtesies struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -51,8 +51,10 @@ type courted struct {
 	requests map[string]string
 	since    history.Event
 	// hurried is since when a hard request stands, calmed when the last one went, and fault the
-	// last fault of the BMC.
-	hurried, calmed, fault history.Event
+	// last fault of the BMC. Asked is the last request to the operating system, and bent says that
+	// a fault hit it.
+	hurried, calmed, fault, asked history.Event
+	bent                          bool
 }
 
 func (c *courtesies) Observe(e *history.Event) *invariant.Violation {
@@ -69,7 +71,11 @@ func (c *courtesies) judge(h *courted, e *history.Event) {
 	switch e.Kind {
 	case history.BMCFault:
 		h.fault = *e
+		h.bent = h.bent || e.At == h.asked.At
 	case history.BMCCommand:
+		if invariant.AsksGuest(e) {
+			h.asked, h.bent = *e, e.At == h.fault.At
+		}
 		if invariant.Plays(e.Actor, c.roles.Power) && invariant.PowersOff(e) && !invariant.AsksGuest(e) && e.Key != history.Late {
 			c.forced(h, e)
 		}
@@ -142,8 +148,11 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		c.Kept(&h.hurried, e)
 	case c.Unaware(e, &h.calmed):
 		return
-	case h.fault.Seq > h.since.Seq, c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
+	case h.fault.Seq > h.since.Seq && (h.bent || h.asked.Seq < h.since.Seq), c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
 		c.Excuse(e)
+	case e.At-h.since.At+invariant.Coarse >= c.patience && h.asked.Seq < h.since.Seq:
+		c.Judged++
+		c.Breach(&h.since, e, invariant.Clause(e)+", and its operating system had not been asked to shut down since "+invariant.Clause(&h.since))
 	case e.At-h.since.At+invariant.Coarse >= c.patience:
 		c.Judged++
 		c.Kept(&h.since, e)

@@ -57,8 +57,8 @@ type patient struct {
 	// and dropped how it was.
 	mark, dropped history.Event
 	// node is the Node, and marked the one that there was when the Machine was
-	// marked, as long as it exists.
-	node, marked string
+	// marked, as long as it exists and isn't out of service, and out one that is.
+	node, marked, out string
 	// wentOff says that the host was off at some time since, or perhaps.
 	wentOff, perhaps bool
 	held             bool
@@ -136,9 +136,11 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.marked = ""
 		}
 	case history.NodeOutOfService:
-		if e.UID == h.marked && invariant.CalledOff(e, &c.roles) {
+		if h.out = e.UID; e.UID == h.marked { // whoever says so: it releases the workload
 			h.marked = ""
 		}
+	case history.NodeInService:
+		h.out = ""
 	case history.FenceRequested:
 		h.fencing = e.Value
 		h.answered = h.answered || h.fenced()
@@ -214,6 +216,9 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
+			if h.marked == h.out {
+				h.marked = ""
+			}
 			h.wentOff, h.perhaps = h.IsOff(), !h.Known()
 			h.about = ""
 			if h.Known() && h.Complete && h.ready.Kind != "" && h.ready.At > h.Began.At {

@@ -52,12 +52,6 @@ func Hard(value string) bool {
 	return false
 }
 
-// CalledOff reports whether an event says that a Node's host is off, by a process under test: a
-// controller that keeps the Node of a host that it fences releases its workload that way.
-func CalledOff(e *history.Event, roles *Roles) bool {
-	return e.Kind == history.NodeOutOfService && roles.Tested(e.Actor)
-}
-
 // Takes reports whether an event takes something from a Machine, or from the host that it has.
 func Takes(e *history.Event) bool {
 	switch e.Kind {
