@@ -3,7 +3,7 @@
 # anything.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-generated=(controllers/api/zz_generated.deepcopy.go controllers/api/fence/zz_generated.deepcopy.go controllers/manifests/crds)
+generated=(controllers/api/zz_generated.deepcopy.go controllers/api/fence/zz_generated.deepcopy.go docs/examples/cluster-api/zz_generated.deepcopy.go controllers/manifests/crds)
 if [[ ${1:-} == --check ]]; then
 	before=$(mktemp -d)
 	trap 'rm -rf "$before"' EXIT

@@ -48,6 +48,9 @@ type campaigner struct {
 	// spent is how long cores were busy with the blobs, in seconds.
 	spent float64
 	last  *campaign.Shown
+	// listen is the address of the metrics, "" for none; metrics is nil without.
+	listen  string
+	metrics *metrics
 }
 
 // start makes what campaigns need.
@@ -187,6 +190,7 @@ of a Job in Kubernetes, from 0.`,
 	}
 	c.flags(cmd)
 	cmd.Flags().StringVar(&part, "shard", "", "play the I-th of N parts, as `I/N`, into one file")
+	cmd.Flags().StringVar(&c.listen, "metrics", "", "address that serves metrics for Prometheus while it runs, such as :9090; without a host, to this machine alone")
 	cmd.Flags().StringVar(&summary, "summary", "", "file that takes what a shard found in short, such as /dev/termination-log")
 	k.flags(cmd)
 	return cmd
@@ -231,9 +235,14 @@ func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, 
 		total += j.To - j.From
 	}
 	progress, began := report.NewProgress(c.Talk, surveyed.Outline.Campaign, total), time.Now()
+	if err := c.serve(ctx, surveyed.Outline.Campaign); err != nil {
+		return "", errors.Join(err, w.Close())
+	}
+	c.metrics.played(total, 0, 0)
 	err = surveyed.Play(ctx, w, func(t, f int) {
 		tried, failed = tried+t, failed+f
 		progress.At(tried, failed)
+		c.metrics.played(total, tried, failed)
 	})
 	progress.Clear()
 	closed := w.Close()

@@ -63,6 +63,9 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 	if k.Files, k.File, err = filesOf(name, loaded.Spec.Stories); err != nil {
 		return exit.BadInput(err)
 	}
+	if err := c.serve(cmd.Context(), loaded.Metadata.Name); err != nil {
+		return err
+	}
 	k.Name = oncluster.NameOf(loaded.Metadata.Name, shard.DigestOf(loaded, stories))
 	cluster, namespace, err := oncluster.Connect(k.Namespace)
 	if err != nil {
@@ -77,8 +80,8 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		return exit.Coded(exit.Environment, err)
 	}
 	c.Say("Job %s/%s\n", k.Namespace, k.Name)
-	last, seen := "", make(map[int]oncluster.Summary)
-	s, err := oncluster.Follow(cmd.Context(), cluster, k.Key(), looks, func(s *oncluster.State, err error) {
+	last, follower := "", oncluster.NewFollower(cluster, k.Key())
+	s, err := follower.Follow(cmd.Context(), looks, func(s *oncluster.State, err error) {
 		text := ""
 		switch {
 		case err != nil:
@@ -86,15 +89,13 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		case s.Suspended:
 			text = "suspended: its queue has not admitted it yet"
 		default:
-			for i, summary := range s.Summaries {
-				seen[i] = summary // order does not matter
-			}
 			text = fmt.Sprintf("%d of %d shards are whole, %s failed", s.Done, s.Of, phrase.Count(s.Failed, "Pod"))
 		}
 		if text != last {
 			c.Say("  %s\n", text)
 		}
 		last = text
+		c.metrics.followed(s, follower.Summaries)
 	})
 	switch {
 	case cmd.Context().Err() != nil:
@@ -103,7 +104,7 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		return exit.Coded(exit.Environment, err)
 	}
 	schedules, failed := 0, 0
-	for _, summary := range seen { // order does not matter
+	for _, summary := range follower.Summaries { // order does not matter
 		schedules, failed = schedules+summary.Schedules, failed+summary.Failed
 	}
 	c.Print("%s: %d of %d shards are whole; %s and %d of them failed, by the Pods that were seen\n", k.Name, s.Done, s.Of, phrase.Count(schedules, "schedule"), failed)

@@ -86,7 +86,7 @@ missing, 5 internal error.`,
 		}
 		return withModule(cmd.Context(), wanted, withoutModule(args), talk)
 	}
-	root.AddCommand(initCommand(), runCommand(), searchCommand(), campaignCommand(), replayCommand(), bisectCommand(module), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
+	root.AddCommand(initCommand(), runCommand(), searchCommand(), marginCommand(), campaignCommand(), replayCommand(), bisectCommand(module), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
 		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), labCommand(strings.Join(called(), " ")), doctorCommand(),
 		incluster.Controllers(), incluster.Agent(), bmcCommand(), workerCommand())
 	root.SetFlagErrorFunc(wrongFlag)

@@ -242,6 +242,18 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
 	)
 
+	DescribeTable("tells the story of a volume, of model hosts", func(ctx SpecContext, file string) {
+		o := chosen()
+		o.Hosts = lab.Model
+		tellWith(ctx, file, o)
+	},
+		Entry("of a Node that is made anew", full, "release/node-is-made-anew-by-a-user.yaml"),
+	)
+
+	DescribeTable("tells the story of a volume with the standard controllers of Kubernetes, of model hosts", onDemand, func(ctx SpecContext, file string) {
+		tellWith(ctx, file, lab.Options{Cluster: lab.Standard, Hosts: lab.Model})
+	}, each("release/node-is-made-anew-by-a-user", "release/fence-of-the-storage-is-taken-back"))
+
 	DescribeTable("tells the story in a cluster of kind's", tellInKind,
 		Entry("of a plain power cycle, of model hosts", full, "reboot-annotation/plain-power-cycle.yaml", lab.Model),
 		Entry("of a host that is cut off, of model hosts", onDemand, "machine-remediation/cut-off-host.yaml", lab.Model),

@@ -101,6 +101,9 @@ type kinds struct {
 // New returns a simulator with fencelab's own controllers.
 func New() (*Simulator, error) { return With(controllers.Default()) }
 
+// Controllers returns the controllers that it knows.
+func (s *Simulator) Controllers() *controllers.Set { return s.set }
+
 // With returns a simulator with a set of controllers. It compiles their kinds.
 func With(set *controllers.Set) (*Simulator, error) {
 	s := &Simulator{set: set, objects: objects.KindsOf(set), kinds: kinds{table: make(map[*kube.Kind]*objects.Kind)}}

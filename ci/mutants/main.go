@@ -4,7 +4,6 @@
 //
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
-//	go run ./ci/mutants -reproduce 3 [-only ID,...]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
 
@@ -36,12 +35,11 @@ func main() {
 	table := flag.String("table", "", "write the tables to this file")
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
-	times := flag.Int("reproduce", 0, "play instead in the lab, so many times each, what the simulator finds of some mutants")
 	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *times, *audit); err != nil {
+	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *audit); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -54,7 +52,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, times int, audit bool) error {
+func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules int, audit bool) error {
 	all, err := Load("ci/mutants")
 	if err != nil {
 		return err
@@ -77,9 +75,6 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	}
 	if audit {
 		return auditAll(ctx, all, dir, right, only, limit, table)
-	}
-	if times > 0 {
-		return reproduceAll(ctx, all, only, dir, right, times)
 	}
 	if seeds > 0 {
 		return compare(ctx, all, dir, right, seeds, schedules)

@@ -8,11 +8,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,12 +40,24 @@ func Connect(namespace string) (client.Client, string, error) {
 	return cluster, namespace, nil
 }
 
-// Create makes the objects of a campaign. Those that are there already stay: a follower that was
-// killed is followed by another one.
+// Create makes the objects of a campaign, of which the last is its Job. Those that are there
+// already stay: a follower that was killed is followed by another one. The others go with the Job.
 func Create(ctx context.Context, c client.Client, objects []client.Object) error {
 	for _, object := range objects {
-		if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := c.Create(ctx, object)
+		if apierrors.IsAlreadyExists(err) {
+			err = c.Get(ctx, client.ObjectKeyFromObject(object), object)
+		}
+		if err != nil {
 			return fmt.Errorf("create the %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	job := objects[len(objects)-1]
+	for _, object := range objects[:len(objects)-1] {
+		before := object.DeepCopyObject().(client.Object)
+		object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.GetName(), UID: job.GetUID()}})
+		if err := c.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("have the %T %s removed with its Job: %w", object, object.GetName(), err)
 		}
 	}
 	return nil
@@ -66,20 +80,38 @@ const Room = 100
 type State struct {
 	Done, Failed, Of int
 	Suspended        bool
-	// Summaries has that of each shard whose Pod is still there, by its number.
-	Summaries map[int]Summary
 	// Over says that nothing more comes, and Why gives the Job's own reason.
 	Over bool
 	Why  string
 }
 
-// Look reads how far a Job has come.
-func Look(ctx context.Context, c client.Client, key client.ObjectKey) (*State, error) {
+// Follower follows the Job of a campaign.
+type Follower struct {
+	// Summaries has that of each shard whose Pod was still there when it was whole, by its number.
+	Summaries map[int]Summary
+
+	cluster client.Client
+	key     client.ObjectKey
+	// asked are the indexes whose Pods were looked at.
+	asked map[int]bool
+}
+
+// NewFollower returns one that has seen nothing yet.
+func NewFollower(c client.Client, key client.ObjectKey) *Follower {
+	return &Follower{make(map[int]Summary), c, key, make(map[int]bool)}
+}
+
+// atOnce is how many indexes are asked for in a request. Each is asked for once: in a large Job all
+// its Pods are tens of megabytes.
+const atOnce = 100
+
+// Look reads how far the Job has come.
+func (f *Follower) Look(ctx context.Context) (*State, error) {
 	var job batchv1.Job
-	if err := c.Get(ctx, key, &job); err != nil {
+	if err := f.cluster.Get(ctx, f.key, &job); err != nil {
 		return nil, err
 	}
-	s := &State{Done: int(job.Status.Succeeded), Failed: int(job.Status.Failed), Summaries: make(map[int]Summary)}
+	s := &State{Done: int(job.Status.Succeeded), Failed: int(job.Status.Failed)}
 	if job.Spec.Completions != nil {
 		s.Of = int(*job.Spec.Completions)
 	}
@@ -89,30 +121,72 @@ func Look(ctx context.Context, c client.Client, key client.ObjectKey) (*State, e
 			s.Over, s.Why = true, condition.Message
 		}
 	}
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{label: key.Name}); err != nil {
-		return nil, err
-	}
-	for _, pod := range pods.Items {
-		index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
-		for _, status := range pod.Status.ContainerStatuses {
-			var summary Summary
-			if ended := status.State.Terminated; err == nil && ended != nil && ended.ExitCode == 0 && json.Unmarshal([]byte(ended.Message), &summary) == nil && summary.Shard == index+1 {
-				s.Summaries[summary.Shard] = summary
-			}
+	whole := slices.DeleteFunc(indexes(job.Status.CompletedIndexes), func(i int) bool { return f.asked[i] })
+	for some := range slices.Chunk(whole, atOnce) {
+		if err := f.summarize(ctx, some); err != nil {
+			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// Follow looks now and then until a Job is over, through whatever time the API server is away. Said
-// is called with what it sees.
-func Follow(ctx context.Context, c client.Client, key client.ObjectKey, every time.Duration, said func(*State, error)) (*State, error) {
+// summarize reads what the Pods of indexes that are whole have left.
+func (f *Follower) summarize(ctx context.Context, some []int) error {
+	names := make([]string, len(some))
+	for i, index := range some {
+		names[i] = strconv.Itoa(index)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+		MatchLabels:      map[string]string{label: f.key.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: batchv1.JobCompletionIndexAnnotation, Operator: metav1.LabelSelectorOpIn, Values: names}},
+	})
+	if err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	if err := f.cluster.List(ctx, &pods, client.InNamespace(f.key.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		for _, status := range pod.Status.ContainerStatuses {
+			var summary Summary
+			if ended := status.State.Terminated; ended != nil && ended.ExitCode == 0 && json.Unmarshal([]byte(ended.Message), &summary) == nil && strconv.Itoa(summary.Shard-1) == pod.Labels[batchv1.JobCompletionIndexAnnotation] {
+				f.Summaries[summary.Shard] = summary
+			}
+		}
+	}
+	for _, index := range some {
+		f.asked[index] = true
+	}
+	return nil
+}
+
+// indexes reads a list such as 0-2,5. What is no number is none: the API server writes it.
+func indexes(list string) (all []int) {
+	for part := range strings.SplitSeq(list, ",") {
+		from, to, many := strings.Cut(part, "-")
+		first, err := strconv.Atoi(from)
+		last := first
+		if many && err == nil {
+			last, err = strconv.Atoi(to)
+		}
+		for i := first; err == nil && i <= last; i++ {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// Follow looks now and then until the Job is over, through whatever time the API server is away.
+// Said is called with what it sees.
+func (f *Follower) Follow(ctx context.Context, every time.Duration, said func(*State, error)) (*State, error) {
 	for {
-		s, err := Look(ctx, c, key)
+		asking, done := context.WithTimeout(ctx, patience)
+		s, err := f.Look(asking)
+		done()
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("the Job %s is gone", key)
+			return nil, fmt.Errorf("the Job %s is gone", f.key)
 		case ctx.Err() != nil:
 			return nil, errors.New("interrupted; the Job goes on, and the same command follows it")
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
@@ -128,3 +202,6 @@ func Follow(ctx context.Context, c client.Client, key client.ObjectKey, every ti
 		}
 	}
 }
+
+// patience bounds a look: an API server that hangs says nothing.
+const patience = 15 * time.Second

@@ -45,8 +45,8 @@ const (
 	// workers is how many cores a Pod has.
 	workers = 1
 	// retries is how often an index is played again, which goes on from its blob. Disruptions don't
-	// count.
-	retries = 2
+	// count, but Kubernetes counts a Pod that somebody deletes.
+	retries = 5
 	// kept is how long the Job stays when it is done, in seconds: a day.
 	kept = 24 * 60 * 60
 	// most is how large a ConfigMap may be, with room for its keys.
@@ -88,7 +88,7 @@ func Objects(o Options) ([]client.Object, error) {
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: "shard", Image: o.Image,
+				Name: "shard", Image: o.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 				Args: []string{
 					"campaign", "run", "/campaign/" + o.File, "--shard", fmt.Sprintf("index/%d", o.Shards), "--workers", fmt.Sprint(workers),
 					"--out", "/blobs/" + o.Name, "--summary", "/dev/termination-log",

@@ -70,8 +70,13 @@ func TestJob(t *testing.T) {
 	if err := api.Get(t.Context(), key, &job); err != nil {
 		t.Fatal(err)
 	}
-	if job.Spec.Suspend != nil && *job.Spec.Suspend || *job.Spec.Completions != 3 || *job.Spec.Parallelism != 2 || *job.Spec.BackoffLimitPerIndex != 2 || len(job.Spec.PodFailurePolicy.Rules) != 2 {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend || *job.Spec.Completions != 3 || *job.Spec.Parallelism != 2 || *job.Spec.BackoffLimitPerIndex != 5 || len(job.Spec.PodFailurePolicy.Rules) != 2 {
 		t.Errorf("the Job is %+v", job.Spec)
+	}
+	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.ConfigMap{}} {
+		if err := api.Get(t.Context(), key, object); err != nil || len(object.GetOwnerReferences()) != 1 || object.GetOwnerReferences()[0].UID != job.UID {
+			t.Errorf("the %T doesn't go with its Job: %v (%v)", object, object.GetOwnerReferences(), err)
+		}
 	}
 	queued := options("queued-12345678")
 	queued.Queue = "nights"
@@ -82,7 +87,7 @@ func TestJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := oncluster.Look(t.Context(), api, client.ObjectKey{Namespace: "default", Name: queued.Name}); err != nil || !s.Suspended {
+	if s, err := oncluster.NewFollower(api, queued.Key()).Look(t.Context()); err != nil || !s.Suspended {
 		t.Errorf("a Job with a queue is %+v (%v)", s, err)
 	}
 	// Pods as the Job controller makes them, and what becomes of them.
@@ -90,7 +95,7 @@ func TestJob(t *testing.T) {
 		t.Helper()
 		p := &corev1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *job.Spec.Template.Spec.DeepCopy()}
 		p.Namespace, p.GenerateName = o.Namespace, fmt.Sprintf("%s-%d-", o.Name, index)
-		p.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: fmt.Sprint(index)}
+		p.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(index)
 		if err := api.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -104,8 +109,8 @@ func TestJob(t *testing.T) {
 	pod(0, 0, `{"shard":1,"schedules":40,"failed":2,"digest":"d","findings":["k"]}`)
 	pod(1, 0, "half a mess")
 	pod(2, 0, `{"shard":7,"schedules":40}`) // of another index
-	looked := 0
-	s, err := oncluster.Follow(t.Context(), api, key, time.Millisecond, func(s *oncluster.State, err error) {
+	looked, follower := 0, oncluster.NewFollower(api, key)
+	s, err := follower.Follow(t.Context(), time.Millisecond, func(s *oncluster.State, err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -125,15 +130,15 @@ func TestJob(t *testing.T) {
 			t.Fatal("the Job is never over")
 		}
 	})
-	if err != nil || !s.Over || s.Done != 3 || s.Of != 3 || len(s.Summaries) != 1 || s.Summaries[1].Schedules != 40 || s.Summaries[1].Findings[0] != "k" {
-		t.Errorf("in the end it sees %+v (%v)", s, err)
+	if err != nil || !s.Over || s.Done != 3 || s.Of != 3 || len(follower.Summaries) != 1 || follower.Summaries[1].Schedules != 40 || follower.Summaries[1].Findings[0] != "k" {
+		t.Errorf("in the end it sees %+v and %+v (%v)", s, follower.Summaries, err)
 	}
-	if _, err := oncluster.Follow(t.Context(), api, client.ObjectKey{Namespace: "default", Name: "gone"}, time.Millisecond, nil); err == nil || !strings.Contains(err.Error(), "the Job default/gone is gone") {
+	if _, err := oncluster.NewFollower(api, client.ObjectKey{Namespace: "default", Name: "gone"}).Follow(t.Context(), time.Millisecond, nil); err == nil || !strings.Contains(err.Error(), "the Job default/gone is gone") {
 		t.Errorf("a Job that isn't there: %v", err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if _, err := oncluster.Follow(ctx, api, key, time.Hour, nil); err == nil || !strings.Contains(err.Error(), "the same command follows it") {
+	if _, err := oncluster.NewFollower(api, key).Follow(ctx, time.Hour, nil); err == nil || !strings.Contains(err.Error(), "the same command follows it") {
 		t.Errorf("an interrupted follower: %v", err)
 	}
 }

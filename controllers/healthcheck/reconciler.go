@@ -71,8 +71,8 @@ type Reconciler struct {
 
 	mutex  sync.Mutex
 	warned map[types.UID]int64 // generation
-	// began is when it looked first, and sights when it saw conditions that others have written.
-	began  time.Time
+	// sights is when it saw conditions that others have written, and starts what it saw of hosts.
+	starts map[string]start
 	sights map[sight]seen
 	// marked is when it marked Machines: a remediation may be over before it looks again, and then
 	// what is on record is about an older start.
@@ -87,6 +87,13 @@ type Reconciler struct {
 // sight is a condition, and about the kind, the name and the UID of whatever has it. Is has its
 // status and the time of its transition, which distinguish it from the one before.
 type sight struct{ about, condition, is string }
+
+// start is the last power-on of a host, by its own record, when this process looked last, and when
+// it saw the host last without that.
+type start struct {
+	poweredOn     *metav1.MicroTime
+	last, without time.Time
+}
 
 // seen is when there was such a condition first, and last.
 type seen struct{ first, last time.Time }
@@ -128,11 +135,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if _, paused := check.Annotations[clusterv1.PausedAnnotation]; paused || r.refuse(&check) {
 		return reconcile.Result{}, nil
 	}
-	seen, err := r.assess(ctx, r.Client, &check)
+	seen, err := r.assess(ctx, false, &check)
 	overdue := r.overdue(check.UID, len(seen.remediating) > 0)
 	live := err == nil && (seen.action != Nothing || overdue)
 	if live {
-		seen, err = r.assess(ctx, r.Live, &check)
+		seen, err = r.assess(ctx, true, &check)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("assess MachineHealthCheck %s: %w", request, err)
@@ -166,8 +173,9 @@ type outlook struct {
 	remediating []target
 }
 
-func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) (outlook, error) {
-	targets, err := r.targets(ctx, reader, check)
+// assess looks at a check in the API server, if live, or else in the cache.
+func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) (outlook, error) {
+	targets, err := r.targets(ctx, live, check)
 	if err != nil {
 		return outlook{}, err
 	}
@@ -206,16 +214,6 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 		seen.after = calm
 	}
 	return seen, nil
-}
-
-// firstLook is when this process looked first.
-func (r *Reconciler) firstLook(now time.Time) time.Time {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.began.IsZero() {
-		r.began = now
-	}
-	return r.began
 }
 
 // since returns when this process saw s first, which is now if it had not: one that starts counts
@@ -308,7 +306,11 @@ func (r *Reconciler) untilCalm(check types.UID, tooMany bool) time.Duration {
 
 // targets are the Machines that a MachineHealthCheck selects, in order of their
 // names.
-func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) ([]target, error) {
+func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) ([]target, error) {
+	var reader client.Reader = r.Client
+	if live {
+		reader = r.Live
+	}
 	selector, err := selectorOf(check)
 	if err != nil {
 		return nil, fmt.Errorf("parse its selector: %w", err)
@@ -321,7 +323,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	if err != nil {
 		return nil, err
 	}
-	others.began = r.firstLook(others.asked)
+	others.live = live
 	targets := make([]target, 0, len(machines.Items))
 	for i := range machines.Items {
 		machine := &machines.Items[i]
@@ -359,9 +361,9 @@ type others struct {
 	asked, wall time.Time
 	// answered is when the Nodes were known: a condition that is new may be as young as that.
 	answered time.Time
-	// began is when this process looked first.
-	began time.Time
-	nodes map[string]*corev1.Node
+	nodes    map[string]*corev1.Node
+	// live says that all this was read from the API server.
+	live bool
 	// held are the hosts that are being remediated, as Machines name them.
 	held []string
 	// power is when each host was powered on last or asked to reboot.
@@ -405,7 +407,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	if seconds := check.Spec.Checks.NodeStartupTimeoutSeconds; seconds != nil {
 		startup = time.Duration(*seconds) * time.Second
 	}
-	now := o.asked
+	now, lastStart := o.asked, r.lastStart(o, t.machine)
 	var started time.Time
 	if s.Recorded == Waiting && startup > 0 { // by its own clock, perhaps in an earlier life
 		started = now.Add(since.Add(startup).Sub(o.wall))
@@ -425,7 +427,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 		return
 	case s.Missing:
 		if t.deadline = started; !started.IsZero() {
-			t.deadline = later(started, later(o.lastStart(t.machine, now), r.lastMark(t.machine)).Add(startup))
+			t.deadline = later(started, later(lastStart, r.lastMark(t.machine)).Add(startup))
 		}
 	default:
 		t.deadline = r.sickUntil(check, t.machine, node, o.answered)
@@ -438,24 +440,50 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	}
 }
 
-// lastStart is when the start of a Machine's host began at the earliest: its last
-// power-on, or now while it is off for a request. A remediation may have come and gone
-// while this controller was away, so that its condition tells of an older start. A
-// time that lies in the future is another clock's mistake: then the start was perhaps no
-// earlier than this process.
-func (o others) lastStart(machine *clusterv1.Machine, now time.Time) time.Time {
-	power := o.power[machine.Annotations[api.HostAnnotation]]
-	switch {
-	case power == nil:
+// lastStart is when the start of a Machine's host began at the earliest: its last power-on, or now
+// while it is off for a request. A remediation may have come and gone while this controller was
+// away, so that its condition is about an older start. When the host was powered on is on record by
+// another clock, but not before this process saw it last without; one that starts counts anew.
+func (r *Reconciler) lastStart(o others, machine *clusterv1.Machine) time.Time {
+	name := machine.Annotations[api.HostAnnotation]
+	host := o.power[name]
+	if host == nil {
 		return time.Time{}
-	case power.RebootPending(), len(power.HeldOffFor) > 0:
-		return now
-	case power.LastPoweredOn == nil:
-		return time.Time{}
-	case power.LastPoweredOn.After(o.wall):
-		return o.began
 	}
-	return now.Add(power.LastPoweredOn.Sub(o.wall))
+	without := r.without(name, host.LastPoweredOn, o)
+	switch {
+	case host.RebootPending(), len(host.HeldOffFor) > 0:
+		return o.asked
+	case host.LastPoweredOn == nil:
+		return time.Time{}
+	case host.LastPoweredOn.After(o.wall): // another clock's mistake
+		return without
+	}
+	return later(without, o.asked.Add(host.LastPoweredOn.Sub(o.wall)))
+}
+
+// without returns when this process saw a host last that had not been powered on at this time. A
+// cache may show what has long been over, so only the first look may be at one.
+func (r *Reconciler) without(host string, poweredOn *metav1.MicroTime, o others) time.Time {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	known, ok := r.starts[host]
+	if ok && !o.live {
+		return known.without
+	}
+	switch {
+	case !ok:
+		known.without = o.asked
+		maps.DeleteFunc(r.starts, func(_ string, old start) bool { return o.asked.Sub(old.last) > forgotten })
+	case !known.poweredOn.Equal(poweredOn):
+		known.without = known.last
+	}
+	if r.starts == nil {
+		r.starts = map[string]start{}
+	}
+	known.poweredOn, known.last = poweredOn, o.asked
+	r.starts[host] = known
+	return known.without
 }
 
 func later(a, b time.Time) time.Time {

@@ -419,9 +419,31 @@ func TestRemediationWhileAway(t *testing.T) {
 	w.settle()
 	w.wantMarked()
 	w.pass(2 * time.Second)
-	status(`"lastPoweredOn":` + at(time.Hour)) // by a clock that is wrong
 	w.settle()
 	w.wantMarked("worker-1")
+}
+
+// TestPoweredOnByAnotherClock is a host that was powered on while the health check was away, by the
+// record of a clock that is an hour ahead, or behind: its Node has its start-up time.
+func TestPoweredOnByAnotherClock(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		w := newWard(t, 1, nil)
+		w.deleteNode("worker-1")
+		w.settle()
+		w.pass(58 * time.Second)
+		host := &api.BareMetalHost{}
+		w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
+		w.must(w.client.Patch(ctx, host, client.RawPatch(types.MergePatchType,
+			[]byte(`{"status":{"provisioning":{"lastPoweredOn":"`+w.clock.Now().Add(ahead).Format(metav1.RFC3339Micro)+`"}}}`))))
+		w.restart(Settings{})
+		w.settle()
+		w.pass(3 * time.Second)
+		w.settle()
+		w.wantMarked()
+		w.pass(58 * time.Second)
+		w.settle()
+		w.wantMarked("worker-1")
+	}
 }
 
 // TestLaggingCacheWritesNothing shows a cache in which a host is still held for its

@@ -20,7 +20,8 @@ type Timing struct {
 
 // Host is a System in memory, for tests and for BMCs at scale. It executes every
 // reset type. A restart keeps it On and counts as a boot, as a reset line does on
-// real boards.
+// real boards. It implements all that a System can be beside: Resetter, Inventoried, GuestSystem,
+// Mains, Booter, AnyBooter, MediaBay and Watcher.
 type Host struct {
 	clk    fakebmc.Clock
 	timing Timing
@@ -60,7 +61,6 @@ func (h *Host) SetInventory(i fakebmc.Inventory) {
 	h.made = i
 }
 
-// Inventory implements Inventoried.
 func (h *Host) Inventory() (fakebmc.Inventory, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,6 @@ func (h *Host) BootedBy() fakebmc.Boot {
 	return *h.bootedBy
 }
 
-// Resets implements Resetter.
 func (h *Host) Resets() []fakebmc.ResetType {
 	return []fakebmc.ResetType{
 		fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetGracefulRestart,
@@ -262,7 +261,6 @@ func (h *Host) become(s fakebmc.PowerState) {
 	}
 }
 
-// LoseAC implements Mains.
 func (h *Host) LoseAC() error {
 	h.mu.Lock()
 	h.stopTransition()
@@ -285,22 +283,18 @@ func (h *Host) SetGuest(g fakebmc.Guest) error {
 	return nil
 }
 
-// Bootable implements Booter.
 func (h *Host) Bootable() (targets, modes []string, err error) {
 	return []string{fakebmc.BootNone, fakebmc.BootPxe, fakebmc.BootCd, fakebmc.BootHdd, fakebmc.BootHTTP, fakebmc.BootDevice, fakebmc.BootBIOS}, []string{fakebmc.BootUEFI, fakebmc.BootLegacy}, nil
 }
 
-// BootsAnything implements AnyBooter.
 func (h *Host) BootsAnything() {}
 
-// Boot implements Booter.
 func (h *Host) Boot() (fakebmc.Boot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.boot, nil
 }
 
-// SetBoot implements Booter.
 func (h *Host) SetBoot(b fakebmc.Boot) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -311,7 +305,6 @@ func (h *Host) SetBoot(b fakebmc.Boot) error {
 	return nil
 }
 
-// Media implements MediaBay.
 func (h *Host) Media() (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -326,10 +319,8 @@ func (h *Host) InsertMedia(image string) error {
 	return nil
 }
 
-// EjectMedia implements MediaBay.
 func (h *Host) EjectMedia() error { return h.InsertMedia("") }
 
-// Watch implements Watcher.
 func (h *Host) Watch(f func(fakebmc.PowerState)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -82,6 +82,9 @@ func (v *validator) campaign(c *scenarios.Campaign) {
 	}
 }
 
+// played is the world in which a campaign is played: stories of others alone are none of its.
+const played = "sim"
+
 // storiesOf loads the stories of a campaign. What is wrong with their files is an error of theirs.
 func (v *validator) storiesOf(c *scenarios.Campaign) ([]*scenarios.Scenario, error) {
 	var paths []string
@@ -101,6 +104,13 @@ func (v *validator) storiesOf(c *scenarios.Campaign) ([]*scenarios.Scenario, err
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(s *scenarios.Scenario) bool {
+		elsewhere := len(s.Spec.Worlds) > 0 && !slices.Contains(s.Spec.Worlds, played)
+		if i := slices.Index(paths, s.File); elsewhere && i >= 0 {
+			v.Bad(fmt.Sprintf("spec.stories[%d]", i), "can be told in %s only, and a campaign is played in the simulator", strings.Join(s.Spec.Worlds, " and "))
+		}
+		return elsewhere
+	})
 	var filter Filter
 	for _, term := range c.Spec.Filter {
 		_ = filter.Set(term) // it was checked

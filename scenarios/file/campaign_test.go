@@ -38,8 +38,11 @@ spec:
 // leaves out; whatever is wrong with it is said with its place, and an editor says most of it too.
 func TestCampaign(t *testing.T) {
 	dir := t.TempDir()
-	for name, label := range map[string]string{"a": "disk", "b-slow": "disk", "c": "net"} {
+	for name, label := range map[string]string{"a": "disk", "b-slow": "disk", "c": "net", "e-real": "disk"} {
 		text := strings.NewReplacer("NAME", name, "LABEL", label).Replace(aStory)
+		if strings.HasSuffix(name, "-real") {
+			text += "  worlds: [lab]\n"
+		}
 		if err := os.MkdirAll(filepath.Join(dir, "stories"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -63,6 +66,7 @@ func TestCampaign(t *testing.T) {
 		{"name: nightly", "name: Nightly", `3:18: metadata.name: "Nightly" is not a valid name`, false},
 		{"stories: [stories]", "stories: []", "5:12: spec.stories: is empty", false},
 		{"stories: [stories]", "stories: [tales]", "5:13: spec.stories[0]: stat", true},
+		{"stories: [stories]", "stories: [stories/a.yaml, stories/e-real.yaml]", "5:29: spec.stories[1]: can be told in lab only, and a campaign is played in the simulator", true},
 		{"stories: [stories]", "tories: [stories]", `5:3: spec.tories: unknown field "tories": did you mean "stories"?`, false},
 		{"[label=disk]", "[colour=red]", `6:12: spec.filter[0]: "colour": filter by name, seed, label or guarantee`, true},
 		{"[label=disk]", "[label=tape]", "6:11: spec.filter: none of the stories matches", true},

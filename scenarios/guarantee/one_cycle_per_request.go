@@ -42,6 +42,11 @@ var oneCyclePerRequest = invariant.Invariant{
 // While spec.online is false a host that is off has what was asked for, and is
 // owed no boot.
 //
+// A controller that starts anew knows since when a request waits from the record of it. If the
+// clock was wrong when that was written, the record says nothing, and the request has its time from
+// the start on. To correct the record would be worse: a process that doesn't know which clock was
+// wrong may write a time that is too early, and the next one would cut the power at once.
+//
 // Excused are cycles
 //
 //   - whose off was caused by spec.online, or by no process under test;
@@ -77,6 +82,8 @@ type cycleHost struct {
 	// given it up or died, as overdue says of the last one; and pending that a request was
 	// recorded and no boot since: it must go off again.
 	foreign, overdue, pending bool
+	// misdated says that the record of the request was written by a clock that was wrong.
+	misdated bool
 	// commanded says that the BMC has received a command to go off since the last
 	// power edge, and told that it received any.
 	commanded, told bool
@@ -89,7 +96,8 @@ type cycleHost struct {
 // request is one reboot annotation, from when it appeared.
 type request struct {
 	set, removed history.Event
-	// since is from when it may be answered: when it was set, or its host was not paused any more.
+	// since is from when it may be answered: when it was set, its host was not paused any more, or
+	// a process started that can't know better.
 	since time.Duration
 	// owed says that no cycle has been caused by it yet, served that a boot began
 	// after it or that it was withdrawn before it could be expected to be, and wasOff that
@@ -110,6 +118,13 @@ func (c *cycles) Observe(e *history.Event) *invariant.Violation {
 	}
 	if e.Host != "" {
 		c.judge(e)
+	}
+	if e.Kind == history.ControllerStarted && c.roles.Powers(e.Actor) {
+		for i := range c.hosts.Hosts {
+			if s := &c.hosts.Hosts[i].State; s.misdated {
+				s.restart(e.At)
+			}
+		}
 	}
 	return c.Tell()
 }
@@ -155,7 +170,9 @@ func (c *cycles) judge(e *history.Event) {
 			h.commanded, h.told = h.commanded || e.Key != history.Late, true
 		}
 	case history.PendingRebootSince:
-		c.hosts.Of(e.Host).pending = e.Value != ""
+		h := c.hosts.Of(e.Host)
+		h.pending = e.Value != ""
+		h.misdated = h.pending && c.Misled(e.Actor, e.At)
 	case history.LastPoweredOn:
 		c.hosts.Of(e.Host).pending = false
 	case history.PowerOff:
@@ -181,8 +198,13 @@ func (h *cycleHost) pause(e *history.Event, paused bool) {
 		return
 	}
 	h.paused = paused
+	h.restart(e.At)
+}
+
+// restart gives each request its time anew.
+func (h *cycleHost) restart(at time.Duration) {
 	for i := range h.requests {
-		h.requests[i].since = e.At
+		h.requests[i].since = at
 	}
 }
 

@@ -151,7 +151,7 @@ func (tr *transcript) line(line string) (err error) {
 				continue
 			}
 			party, beyond, held := strings.Cut(party, "+")
-			e.Hinders.Party, e.Hinders.Name, _ = strings.Cut(party, ":")
+			e.Hinders.Party, e.Hinders.Name, _ = strings.Cut(strings.ReplaceAll(party, "_", " "), ":")
 			if held {
 				if e.Hinders.For, err = time.ParseDuration(beyond); err != nil {
 					return err
@@ -159,7 +159,7 @@ func (tr *transcript) line(line string) (err error) {
 			}
 			continue
 		case "frees":
-			e.Frees = append(e.Frees, value)
+			e.Frees = append(e.Frees, strings.ReplaceAll(value, "_", " "))
 			continue
 		}
 		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "note": &e.Note, "by": &e.Actor, "value": &e.Value}[name]

@@ -122,8 +122,13 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		return
 	}
 	switch e.Kind {
-	case history.MachineDeleted:
-		h.mark = history.Event{}
+	case history.MachineDeleted: // there is none to mark
+		h.mark, h.sick = history.Event{}, history.Event{}
+	case history.MachineCreated:
+		if h.node != "" && h.ready.Kind == "" && h.lost.Kind != "" {
+			h.sick = *e // its time begins, whatever became of the one before
+		}
+		h.hand(e)
 	case history.HostConsumer:
 		h.consumer = e.Value
 	case history.NodeDeleting:
@@ -181,7 +186,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 }
 
 // hand notes that e has given the Machine to the health check, or taken it away. A Node that is not
-// Ready then may have been for as long as it knows.
+// Ready then may have been for as long as it knows: it looks at the Nodes of its Machines only.
 func (h *patient) hand(e *history.Event) {
 	if h.handed = *e; h.sick.Kind != "" {
 		h.sick, h.unseen = *e, true

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -84,6 +85,13 @@ type broken struct {
 	Margin        string
 	// Limit is the deadline of the second event after the first, if the guarantee sets one.
 	Limit string
+	// Bar is the margin as a width.
+	Bar int
+}
+
+// bar draws a margin on a scale of tens, from 1 ms to 1,000 s: 20 for each ten.
+func bar(seconds float64) int {
+	return min(120, max(1, int(20*math.Log10(max(seconds, 0.001)*1000))))
 }
 
 type moment struct {
@@ -319,7 +327,7 @@ func (v *view) judge(run *Run) {
 	for _, g := range run.Report.Invariants {
 		d := describe(g)
 		if first, second := run.event(g.First), run.event(g.Second); g.Verdict == invariant.Held && first != nil && second != nil {
-			d.Closest = &broken{First: momentOf(first), Second: momentOf(second), Margin: fmt.Sprintf("%.3f s", g.Margin)}
+			d.Closest = &broken{First: momentOf(first), Second: momentOf(second), Margin: fmt.Sprintf("%.3f s", g.Margin), Bar: bar(g.Margin)}
 			if g.Limit > 0 {
 				d.Closest.Limit = fmt.Sprintf("%.3f s", g.Limit)
 			}

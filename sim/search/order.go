@@ -25,6 +25,8 @@ type told struct {
 	at           time.Duration
 	// cause is the index of the step that led to it, or -1.
 	cause int
+	// words say what it does.
+	words string
 }
 
 // kind identifies steps that are taken for the same reason. A story that waits has thousands of
@@ -72,7 +74,7 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 			cause = -1
 		}
 		index[steps.Name{Actor: step.Actor, Class: step.Class, N: step.N}] = len(story)
-		story = append(story, told{Step: step, phase: phase, taken: -1, since: taken, cause: cause})
+		story = append(story, told{Step: step, phase: phase, taken: -1, since: taken, cause: cause, words: wordsOf(step)})
 		return scenarios.Deviation{}, false
 	}
 	backend.Took = func(step steps.Name, at time.Duration) {

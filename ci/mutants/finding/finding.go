@@ -88,19 +88,3 @@ type Hole struct {
 	Sentence string   `json:"sentence"`
 	HeldUp   []string `json:"heldUp"`
 }
-
-// Reproduced is the result in the lab of a schedule in which a mutant broke a guarantee in the
-// simulator.
-type Reproduced struct {
-	// Deviation is the schedule's deviation in the simulator's words, and Deed in the lab's. Both
-	// are empty if no schedule was found that the lab can play.
-	Deviation string `json:"deviation,omitempty"`
-	Deed      string `json:"deed,omitempty"`
-	// Broken names the guarantees.
-	Broken string `json:"broken,omitempty"`
-	// Refused says why the lab can't play the story.
-	Refused string `json:"refused,omitempty"`
-	// It was reproduced Times times out of Of, and Diverged of them took another course; Plans is
-	// how many plans were tried.
-	Times, Diverged, Of, Plans int
-}

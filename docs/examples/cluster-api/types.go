@@ -18,6 +18,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 }
 
 // HostMachine is the infrastructure of a Machine: the use of a BareMetalHost.
+//
+// +kubebuilder:object:root=true
 type HostMachine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -45,6 +47,8 @@ type HostMachineInitialization struct {
 }
 
 // HostMachineList is a list of them.
+//
+// +kubebuilder:object:root=true
 type HostMachineList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -53,6 +57,8 @@ type HostMachineList struct {
 
 // HostedControlPlane is a control plane without Machines, and all the infrastructure that its
 // cluster has.
+//
+// +kubebuilder:object:root=true
 type HostedControlPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -73,6 +79,8 @@ type HostedControlPlaneInitialization struct {
 }
 
 // HostedControlPlaneList is a list of them.
+//
+// +kubebuilder:object:root=true
 type HostedControlPlaneList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -80,12 +88,16 @@ type HostedControlPlaneList struct {
 }
 
 // HostRemediation is Cluster API's request to remediate the Machine of its name.
+//
+// +kubebuilder:object:root=true
 type HostRemediation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }
 
 // HostRemediationList is a list of them.
+//
+// +kubebuilder:object:root=true
 type HostRemediationList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -93,82 +105,18 @@ type HostRemediationList struct {
 }
 
 // HostRemediationTemplate is the template of requests, which have no fields of their own.
+//
+// +kubebuilder:object:root=true
 type HostRemediationTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }
 
 // HostRemediationTemplateList is a list of them.
+//
+// +kubebuilder:object:root=true
 type HostRemediationTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []HostRemediationTemplate `json:"items"`
-}
-
-// DeepCopyObject implements runtime.Object.
-func (m *HostMachine) DeepCopyObject() runtime.Object {
-	c := *m
-	m.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *HostMachineList) DeepCopyObject() runtime.Object {
-	c := *l
-	c.Items = nil
-	for i := range l.Items {
-		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostMachine))
-	}
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (p *HostedControlPlane) DeepCopyObject() runtime.Object {
-	c := *p
-	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *HostedControlPlaneList) DeepCopyObject() runtime.Object {
-	c := *l
-	c.Items = nil
-	for i := range l.Items {
-		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostedControlPlane))
-	}
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (r *HostRemediation) DeepCopyObject() runtime.Object {
-	c := *r
-	r.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *HostRemediationList) DeepCopyObject() runtime.Object {
-	c := *l
-	c.Items = nil
-	for i := range l.Items {
-		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostRemediation))
-	}
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (r *HostRemediationTemplate) DeepCopyObject() runtime.Object {
-	c := *r
-	r.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *HostRemediationTemplateList) DeepCopyObject() runtime.Object {
-	c := *l
-	c.Items = nil
-	for i := range l.Items {
-		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostRemediationTemplate))
-	}
-	return &c
 }

@@ -26,6 +26,7 @@ func TestConfiguration(t *testing.T) {
 	}{
 		{"the published image", Options{}, false, false},
 		{"the published image, with cgroups of version 1", Options{}, false, true},
+		{"the published image, with nodes that share a directory", Options{Workers: 2, Shared: "/tmp/blobs"}, false, false},
 		{"ours, for Nodes that are given up soon", Options{GracePeriod: 4 * time.Second}, true, false},
 	} {
 		text, err := yaml.Marshal(configuration(c.o, c.ours, c.old))
@@ -55,7 +56,7 @@ func TestRemoval(t *testing.T) {
 	fake := `#!/bin/sh
 echo "$*" >>` + log + `
 case "$1 $2 $*" in
-ps\ --all*'name=^fencelab-abcdefgh-control-plane$') echo 12ab ;;
+ps\ --all*'name=^fencelab-abcdefgh-(control-plane|worker[0-9]*)$') echo 12ab ;;
 network\ ls*'name=^fencelab-abcdefgh$') echo 34cd ;;
 esac
 `
@@ -111,7 +112,7 @@ esac
 		t.Fatal(err)
 	}
 	c := &Cluster{engine: &engine{command: fake}}
-	if err := c.settle(t.Context()); err != nil {
+	if err := c.settle(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	if asked, err := os.ReadFile(filepath.Join(dir, "asked")); err != nil || len(asked) != 3 {

@@ -1,5 +1,5 @@
-// Package kind makes a Kubernetes cluster of one node in a container, with kind's own packages: by
-// the machine's Docker or Podman, or by a Docker daemon of our own. The node's image is the one
+// Package kind makes a Kubernetes cluster of nodes in containers, with kind's own packages: by the
+// machine's Docker or Podman, or by a Docker daemon of our own. The node's image is the one
 // that kind publishes where the machine has it, or else the one that build.sh makes.
 //
 // Whatever it makes bears the name of this process, and goes with it however that ends (package
@@ -7,6 +7,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+	kindnodes "sigs.k8s.io/kind/pkg/cluster/nodes"
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 	kindexec "sigs.k8s.io/kind/pkg/exec"
 
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -29,6 +32,10 @@ import (
 type Options struct {
 	// GracePeriod is how old a Node's Lease may grow; 0 is kube-controller-manager's own 50 s.
 	GracePeriod time.Duration
+	// Workers is how many nodes there are that take Pods, beside the one of the control plane.
+	Workers int
+	// Shared is a directory of this machine that each node has at [SharedAt]; "" for none.
+	Shared string
 	// Log receives a line for each step; may be nil.
 	Log io.Writer
 }
@@ -38,6 +45,9 @@ func (o *Options) logf(format string, args ...any) {
 		fmt.Fprintf(o.Log, "lab: "+format+"\n", args...)
 	}
 }
+
+// SharedAt is where a node has the directory that it shares with this machine.
+const SharedAt = "/shared"
 
 // Cluster is one that runs.
 type Cluster struct {
@@ -54,6 +64,14 @@ type Cluster struct {
 func name() string { return "fencelab-" + keeper.Name() }
 
 func nodeOf(name string) string { return name + "-control-plane" }
+
+// workerOf names the i-th node that takes Pods, as kind does.
+func workerOf(name string, i int) string {
+	if i == 0 {
+		return name + "-worker"
+	}
+	return fmt.Sprintf("%s-worker%d", name, i+1)
+}
 
 const (
 	// kubeconfig is the file of an administrator.
@@ -98,7 +116,7 @@ func (c *Cluster) create(ctx context.Context, o Options) (err error) {
 	if err := c.provision(ctx, o, image); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	return c.settle(ctx, o.Workers)
 }
 
 // provision has kind make the cluster, which knows no context: when that ends, the container is
@@ -141,7 +159,7 @@ func (c *Cluster) explain(err error) error {
 
 // settle returns when the standard controllers lead, and Pods can be made. The cluster's own node
 // takes no other Pods than it has: it is no host of anybody's.
-func (c *Cluster) settle(ctx context.Context) error {
+func (c *Cluster) settle(ctx context.Context, workers int) error {
 	ctx, cancel := context.WithTimeout(ctx, comeUp)
 	defer cancel()
 	kubectl := func(args ...string) error {
@@ -162,11 +180,45 @@ func (c *Cluster) settle(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(
+	errs := []error{
 		kubectl("cordon", nodeOf(name())),
 		await("--namespace=kube-system", "lease/kube-controller-manager", "lease/kube-scheduler"),
 		await("--namespace=default", "serviceaccount/default"),
-	)
+	}
+	for i := range workers {
+		errs = append(errs, kubectl("wait", "--for=condition=Ready", "--timeout="+comeUp.String(), "node/"+workerOf(name(), i)))
+	}
+	return errors.Join(errs...)
+}
+
+// Load loads the images of an archive into the nodes that take Pods.
+func (c *Cluster) Load(archive string) error {
+	return c.engine.withEnvironment(func() error {
+		nodes, err := kindcluster.NewProvider(c.engine.provider()).ListInternalNodes(name())
+		for _, node := range nodes {
+			if err == nil && node.String() != nodeOf(name()) {
+				err = load(node, archive)
+			}
+		}
+		return err
+	})
+}
+
+func load(node kindnodes.Node, archive string) error {
+	file, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := nodeutils.LoadImageArchive(node, file); err != nil {
+		return fmt.Errorf("load %s into %s: %w", archive, node, err)
+	}
+	return nil
+}
+
+// Execute runs a command on a node, of which the control plane's is "".
+func (c *Cluster) Execute(ctx context.Context, node string, command ...string) (string, error) {
+	return c.engine.run(ctx, append([]string{"exec", cmp.Or(node, nodeOf(name()))}, command...)...)
 }
 
 // Kubeconfig is the file of an administrator.
@@ -218,7 +270,7 @@ func (c *Cluster) release() error {
 
 // removal makes a machine's Docker or Podman remove a cluster, of which there may be nothing.
 const removal = `
-$0 ps --all --quiet --filter "name=^$1-control-plane\$" | xargs -r $0 rm --force --volumes
+$0 ps --all --quiet --filter "name=^$1-(control-plane|worker[0-9]*)\$" | xargs -r $0 rm --force --volumes
 $0 network ls --quiet --filter "name=^$1\$" | xargs -r $0 network rm`
 
 // Sweep removes what is left of the cluster of a process of that name which has ended, and whose
@@ -244,6 +296,14 @@ func configuration(o Options, ours, cgroupV1 bool) *v1alpha4.Cluster {
 	config := &v1alpha4.Cluster{
 		TypeMeta: v1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"},
 		Nodes:    []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole}},
+	}
+	for range o.Workers {
+		config.Nodes = append(config.Nodes, v1alpha4.Node{Role: v1alpha4.WorkerRole})
+	}
+	for i := range config.Nodes {
+		if o.Shared != "" {
+			config.Nodes[i].ExtraMounts = []v1alpha4.Mount{{HostPath: o.Shared, ContainerPath: SharedAt}}
+		}
 	}
 	kubeadm := func(kind string, lines ...string) {
 		config.KubeadmConfigPatchesJSON6902 = append(config.KubeadmConfigPatchesJSON6902, v1alpha4.PatchJSON6902{

@@ -1,4 +1,4 @@
-package kubetest_test
+package kubetest
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/lab/cluster"
 	"github.com/fencelab/fencelab/sim/kube"
-	"github.com/fencelab/fencelab/sim/kube/kubetest"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -45,16 +44,16 @@ func TestMain(m *testing.M) {
 const prefix = "kubetest"
 
 // onStore runs the sequence on a new Store.
-func onStore(sequence []kubetest.Op, fault func(*kube.Store, *kube.Call)) (kubetest.Transcript, error) {
+func onStore(sequence []Op, fault func(*kube.Store, *kube.Call)) (Transcript, error) {
 	c := newStoreClient()
 	c.fault = fault
-	return kubetest.Run(context.Background(), c, prefix, sequence, unmodelled)
+	return Run(context.Background(), c, prefix, sequence, unmodelled)
 }
 
 // TestEveryBuiltinIsCompared: every modelled kind is also compared with the real server.
 func TestEveryBuiltinIsCompared(t *testing.T) {
 	for _, gvk := range kube.Builtin() {
-		if !slices.Contains(kubetest.Kinds(), gvk.Kind) {
+		if !slices.Contains(Kinds(), gvk.Kind) {
 			t.Errorf("%s is modelled, and no generated sequence uses it: add it to the kinds of kubetest", gvk)
 		}
 	}
@@ -67,13 +66,13 @@ func unmodelled(err error) bool {
 
 // modelled runs the sequence on a new Store without those requests that it
 // refuses as not modelled, and returns what remains of the sequence.
-func modelled(sequence []kubetest.Op) ([]kubetest.Op, kubetest.Transcript, error) {
+func modelled(sequence []Op) ([]Op, Transcript, error) {
 	for {
 		transcript, err := onStore(sequence, nil)
 		if !unmodelled(err) {
 			return sequence, transcript, err
 		}
-		var at *kubetest.OpError
+		var at *OpError
 		if !errors.As(err, &at) {
 			return sequence, transcript, err
 		}
@@ -99,11 +98,11 @@ func recorded(t *testing.T) map[string]string {
 	return byName
 }
 
-func writeTranscripts(t *testing.T, real func([]kubetest.Op) kubetest.Transcript) {
+func writeTranscripts(t *testing.T, real func([]Op) Transcript) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("What kube-apiserver answers to the sequences of kubetest. Recorded by go test -update.\n")
-	for _, s := range kubetest.Sequences() {
+	b.WriteString("What kube-apiserver answers to the sequences of  Recorded by go test -update.\n")
+	for _, s := range Sequences() {
 		fmt.Fprintf(&b, "\n== %s ==\n# %s\n%s", s.Name, s.Fact, real(s.Ops))
 	}
 	if err := os.WriteFile(transcripts, []byte(b.String()), 0o644); err != nil {
@@ -117,7 +116,7 @@ func TestStore(t *testing.T) {
 		t.Skip("the transcripts are being recorded")
 	}
 	want := recorded(t)
-	for _, s := range kubetest.Sequences() {
+	for _, s := range Sequences() {
 		t.Run(s.Name, func(t *testing.T) {
 			got, err := onStore(s.Ops, nil)
 			if err != nil {
@@ -134,30 +133,30 @@ func TestStore(t *testing.T) {
 func TestRealServer(t *testing.T) {
 	c := realClient(t)
 	runs := 0
-	real := func(t *testing.T, sequence []kubetest.Op) kubetest.Transcript {
+	real := func(t *testing.T, sequence []Op) Transcript {
 		t.Helper()
 		runs++
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		transcript, err := kubetest.Run(ctx, c, fmt.Sprintf("%s%d", prefix, runs), sequence, func(error) bool { return false })
+		transcript, err := Run(ctx, c, fmt.Sprintf("%s%d", prefix, runs), sequence, func(error) bool { return false })
 		if err != nil {
 			t.Fatal(err)
 		}
 		return transcript
 	}
 	if *record {
-		writeTranscripts(t, func(sequence []kubetest.Op) kubetest.Transcript { return real(t, sequence) })
+		writeTranscripts(t, func(sequence []Op) Transcript { return real(t, sequence) })
 	}
 	t.Run("recorded", func(t *testing.T) {
 		want := recorded(t)
-		for _, s := range kubetest.Sequences() {
+		for _, s := range Sequences() {
 			if d := cmp.Diff(strings.Split(want[s.Name], "\n"), strings.Split(real(t, s.Ops).String(), "\n")); d != "" {
 				t.Errorf("%s: recorded (-) and this server (+) differ; record again with -update:\n%s", s.Name, d)
 			}
 		}
 	})
 	t.Run("generated", func(t *testing.T) {
-		differs := func(sequence []kubetest.Op) (*string, []kubetest.Op) {
+		differs := func(sequence []Op) (*string, []Op) {
 			sequence, sim, err := modelled(sequence)
 			if err != nil {
 				t.Fatal(err)
@@ -168,12 +167,12 @@ func TestRealServer(t *testing.T) {
 			return nil, sequence
 		}
 		for seed := *first; seed < *first+uint64(*count); seed++ {
-			d, sequence := differs(kubetest.Generate(seed, length))
+			d, sequence := differs(Generate(seed, length))
 			if d == nil {
 				continue
 			}
 			whole, was := sequence, d
-			sequence = kubetest.Shrink(sequence, func(s []kubetest.Op) bool { d, _ := differs(s); return d != nil })
+			sequence = Shrink(sequence, func(s []Op) bool { d, _ := differs(s); return d != nil })
 			d, _ = differs(sequence)
 			if d == nil {
 				t.Fatalf("seed %d: the real server (-) and the store (+) differed once, and did not again, on\n%s\n%s", seed, text(whole), *was)
@@ -183,7 +182,7 @@ func TestRealServer(t *testing.T) {
 	})
 }
 
-func text(sequence []kubetest.Op) string {
+func text(sequence []Op) string {
 	var lines []string
 	for _, op := range sequence {
 		lines = append(lines, "  "+op.String())
@@ -289,7 +288,7 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			caught := 0
-			for _, s := range kubetest.Sequences() {
+			for _, s := range Sequences() {
 				if got, err := onStore(s.Ops, m.fault); err != nil || got.String() != want[s.Name] {
 					caught++
 				}
@@ -297,7 +296,7 @@ func TestMutants(t *testing.T) {
 			if caught == 0 {
 				t.Error("no recorded sequence shows it")
 			}
-			fails := func(sequence []kubetest.Op) bool {
+			fails := func(sequence []Op) bool {
 				sequence, right, err := modelled(sequence)
 				if err != nil {
 					t.Fatal(err)
@@ -307,12 +306,12 @@ func TestMutants(t *testing.T) {
 			}
 			const budget = 100
 			for seed := range uint64(budget) {
-				sequence := kubetest.Generate(seed, length)
+				sequence := Generate(seed, length)
 				if !fails(sequence) {
 					continue
 				}
 				const most = 4
-				if shrunk := kubetest.Shrink(sequence, fails); len(shrunk) > most {
+				if shrunk := Shrink(sequence, fails); len(shrunk) > most {
 					t.Errorf("seed %d was shrunk to %d requests only:\n%s", seed, len(shrunk), text(shrunk))
 				}
 				return

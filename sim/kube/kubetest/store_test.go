@@ -1,4 +1,4 @@
-package kubetest_test
+package kubetest
 
 import (
 	"context"
