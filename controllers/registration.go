@@ -363,14 +363,7 @@ var registrations = []Registration{
 		},
 		Workers: 1,
 	}, remediation.Decide, remediation.Actions), remediation.DefaultSettings, func(d Deps, settings remediation.Settings) (reconcile.Reconciler, error) {
-		right := remediation.Decide
-		if settings.KeepMarkUntilNodeReturns {
-			right = remediation.KeepMark
-		}
-		if settings.Release == remediation.OutOfServiceTaint {
-			right = remediation.Taint
-		}
-		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
+		decide, err := Overlaid(settings.RightDecision(), remediation.Actions, d.Overlay)
 		return &remediation.Reconciler{
 			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err

@@ -89,6 +89,9 @@ func Uses(spec *Spec, needs Needs) []Use {
 		}
 	}
 	for i, c := range spec.Controllers {
+		if len(c.Hosts) > 0 {
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].hosts", i), what: "the controller " + c.Name + " on a host", Feature: FeaturePlaces})
+		}
 		if c.Via == ViaIPMI {
 			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].via", i), what: "IPMI as the protocol of the controller " + c.Name, Feature: FeatureIPMI})
 		}
@@ -137,7 +140,7 @@ func Uses(spec *Spec, needs Needs) []Use {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {

@@ -350,6 +350,10 @@ type Controller struct {
 	// which of them leads. The others are named NAME-2 and NAME-3. Default: 1, without a
 	// Lease.
 	Replicas int `json:"replicas,omitempty"`
+	// hosts are the hosts on which the controller's processes run, one for each. A process lives
+	// its host's life, as an agent does, and reaches the API server over its links; the way to
+	// BMCs is its own. Default: beside the API server.
+	Hosts []string `json:"hosts,omitempty"`
 	// rateLimit limits how often each process of the controller sends requests to the API
 	// server, as real clients limit themselves. Default: no limit.
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
@@ -370,6 +374,26 @@ type Controller struct {
 	Program *Program `json:"program,omitempty"`
 	// pods run as this controller on every host, as those of a DaemonSet.
 	Pods *Pods `json:"pods,omitempty"`
+}
+
+// Place is the host on which the n-th process of the controller runs, "" if it has none.
+func (c *Controller) Place(n int) string {
+	if n > len(c.Hosts) {
+		return ""
+	}
+	return c.Hosts[n-1]
+}
+
+// PlacedOn are the processes of controllers that run on a host because the story says so.
+func (s *Spec) PlacedOn(host string) (processes []string) {
+	for i := range s.Controllers {
+		for n, on := range s.Controllers[i].Hosts {
+			if on == host {
+				processes = append(processes, Process(s.Controllers[i].Name, n+1))
+			}
+		}
+	}
+	return processes
 }
 
 // The protocols of Controller.Via.

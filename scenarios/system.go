@@ -177,6 +177,8 @@ func (s *System) Takes(spec *Spec) error {
 			return fmt.Errorf("the scenario is about a wrong %s, but an overlay has no effect on a program", o.Name)
 		case o.Replicas > 1:
 			return fmt.Errorf("the scenario has %d processes of %s, but a program runs only once", o.Replicas, o.Name)
+		case len(o.Hosts) > 0:
+			return fmt.Errorf("the scenario puts %s on a host, but a program runs beside the lab", o.Name)
 		case o.RateLimit != nil:
 			return fmt.Errorf("the scenario limits how often %s sends requests, but a program does that itself", o.Name)
 		}

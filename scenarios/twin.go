@@ -37,7 +37,7 @@ func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 				continue
 			}
 			taken[name] = true
-			right := Controller{Name: name, Replicas: c.Replicas, RateLimit: c.RateLimit}
+			right := Controller{Name: name, Replicas: c.Replicas, Hosts: c.Hosts, RateLimit: c.RateLimit}
 			if c.Name == name && c.Program == nil && c.Pods == nil {
 				right.Settings = c.Settings
 			}

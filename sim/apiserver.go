@@ -64,12 +64,12 @@ func (f *failure) matches(actor string, c *kube.Call) bool {
 
 // execute performs a process's call, if it arrives at the server and the server accepts it. End is
 // the process's end of the link. The answer is lost if its way is cut.
-func (a *apiServer) execute(actor, end string, c *kube.Call, answer func(error)) {
-	if !a.w.network.carries(end, scenarios.API) {
+func (a *apiServer) execute(actor string, way *uplink, c *kube.Call, answer func(error)) {
+	if !way.sends() {
 		return
 	}
 	done := func(err error) {
-		if a.w.network.carries(scenarios.API, end) {
+		if way.carries(scenarios.API, "") {
 			answer(err)
 		} else if err == nil && c.Writes() {
 			a.w.emit(history.Event{Kind: history.ControllerEffect, Actor: actor, Value: effectOf(c), Note: answerLost})

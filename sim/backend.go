@@ -389,6 +389,10 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	name := scenarios.Process(c.Name, n)
 	p := b.newProcess(c, name, steps.PlaceProcess+name, scenarios.ControllerEnd(name))
+	if listed := b.spec.Controller(c.Name); listed != nil && listed.Place(n) != "" {
+		p.on = b.host(listed.Place(n))
+		p.on.guests, p.uplink.host = append(p.on.guests, p), p.on.at
+	}
 	p.deps.Clock, p.deps.Steady = wallClock{b.w, &p.offset}, wallClock{b.w, nil}
 	p.deps.Decided = b.decided(c.Name, p, func() string { return p.flights.running.entry.request.String() })
 	for i, l := range c.AllLoops() {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -19,7 +20,9 @@ import (
 type uplink struct {
 	w *world
 	// at names the process in the links of the network.
-	at    string
+	at string
+	// host is the end of the host that the story has put it on, "" without one.
+	host  string
 	store *kube.Store
 	api   *apiServer
 	bmcs  map[string]*fakebmc.BMC
@@ -37,9 +40,17 @@ func (u *uplink) end() { u.limiter.next = 0 }
 
 // reaches reports whether requests to the API server are answered, writes whether writes are, and
 // hears whether changes in it arrive.
-func (u *uplink) reaches() bool { return !u.api.away && u.w.network.joins(u.at, scenarios.API) }
+func (u *uplink) reaches() bool { return u.hears() && u.sends() }
 func (u *uplink) writes() bool  { return u.api.takes() && u.reaches() }
-func (u *uplink) hears() bool   { return !u.api.away && u.w.network.carries(scenarios.API, u.at) }
+func (u *uplink) hears() bool   { return !u.api.away && u.carries(scenarios.API, "") }
+func (u *uplink) sends() bool   { return u.carries("", scenarios.API) }
+
+// carries reports whether a message gets through, where "" stands for the process: over its own
+// link, and over that of its host.
+func (u *uplink) carries(from, to string) bool {
+	n := &u.w.network
+	return n.carries(cmp.Or(from, u.at), cmp.Or(to, u.at)) && (u.host == "" || n.carries(cmp.Or(from, u.host), cmp.Or(to, u.host)))
+}
 
 // limiter is the rate limit of a client. The zero limiter lets every request go at once.
 type limiter struct {
@@ -249,7 +260,7 @@ func (p *process) answer(f *flight, c *call, err error) {
 // execute performs a call and calls done, at once or later.
 func (p *process) execute(c *call, ignored bool, done func(error)) {
 	if c.api != nil {
-		p.uplink.api.execute(p.actor.name, p.uplink.at, c.api, done)
+		p.uplink.api.execute(p.actor.name, &p.uplink, c.api, done)
 		return
 	}
 	c.run(ignored, done)

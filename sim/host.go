@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -22,6 +23,8 @@ type host struct {
 	// agents are the processes of controllers that run on every host. One of them, feeder, feeds
 	// the watchdog.
 	agents []*process
+	// guests are the processes that the story has put here.
+	guests []*process
 	feeder *process
 	// clock measures durations on the host. Kept holds what its agents store for as long as the
 	// boot lasts.
@@ -81,8 +84,8 @@ func (a around) Begins() { a.h.clock.start(a.h.w.now) }
 // Start starts the kubelet and the agents.
 func (a around) Start() {
 	a.h.kubelet.start()
-	for _, agent := range a.h.agents {
-		agent.restart(startLatency)
+	for _, p := range slices.Concat(a.h.agents, a.h.guests) {
+		p.restart(startLatency)
 	}
 }
 
@@ -94,6 +97,11 @@ func (a around) Kill() {
 	a.h.kubelet.kill()
 	for _, agent := range a.h.agents {
 		agent.die() // that is not a crash
+	}
+	for _, p := range a.h.guests {
+		if p.alive() {
+			p.stop(death{note: "its host went down"})
+		}
 	}
 	a.h.kept = nil
 }

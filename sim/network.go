@@ -71,7 +71,9 @@ func (b *Backend) restore(op *scenarios.LinkOp) {
 		h.kubelet.reconnect()
 	}
 	for _, p := range b.processes {
-		if slices.ContainsFunc(links, func(l scenarios.Link) bool { return l.Covers(scenarios.API, p.uplink.at) }) {
+		if slices.ContainsFunc(links, func(l scenarios.Link) bool {
+			return l.Covers(scenarios.API, p.uplink.at) || p.uplink.host != "" && l.Covers(scenarios.API, p.uplink.host)
+		}) {
 			for _, s := range p.cache.streams {
 				s.catchUp()
 			}

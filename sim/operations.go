@@ -336,7 +336,7 @@ func (r running) End() error {
 
 // Revive restarts a process that is down. An agent waits for the next boot of its host.
 func (r running) Revive() error {
-	if !r.p.alive() && (r.p.resident == nil || r.p.resident.host.Booted()) {
+	if !r.p.alive() && (r.p.seat() == nil || r.p.seat().Booted()) {
 		r.p.restart(startLatency)
 	}
 	return nil

@@ -50,6 +50,8 @@ type process struct {
 	still        stillness
 	// resident is nil for a process in the cluster.
 	resident *resident
+	// on is the host that the story has put it on, nil for one beside the API server.
+	on *host
 	// election is nil where the process is alone.
 	election *election
 	// loops are the controllers of a process in the cluster. A process that sets itself up makes
@@ -108,6 +110,14 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 		p.loops = append(p.loops, &loop{name: l.Name, starts: l.Starts, actor: of, workers: l.Workers})
 	}
 	return p
+}
+
+// seat is the host whose processors it runs on, nil for a process in the cluster.
+func (p *process) seat() *host {
+	if p.resident != nil {
+		return p.resident.host
+	}
+	return p.on
 }
 
 // alive reports whether an incarnation runs, even if only as a candidate.
@@ -229,6 +239,12 @@ func (p *process) restart(after time.Duration) {
 	p.nextStart = p.w.schedule(&p.actor, steps.ClassStart, steps.Deed{Verb: "start", On: steps.Object{Kind: "Process", Name: p.actor.name}}, after, func(t trouble) {
 		switch {
 		case p.alive() || p.life != life:
+		case p.on != nil && (!p.on.Booted() || p.on.Halted()): // it starts with the next boot, or when the host goes on
+			p.on.UnlessHalted(func() {
+				if p.on.Booted() && p.life == life {
+					p.restart(startLatency)
+				}
+			})
 		case p.resident != nil:
 			p.resident.host.UnlessHalted(func() {
 				if p.life == life {
@@ -252,8 +268,8 @@ func (p *process) failed(about string, err error) {
 	if v := (*controllers.PanicError)(nil); errors.As(err, &v) {
 		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(v.Value), v.Where
 	}
-	if p.resident != nil {
-		e.Host = p.resident.host.name
+	if seat := p.seat(); seat != nil {
+		e.Host = seat.name
 	}
 	p.w.emit(e)
 }

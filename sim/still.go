@@ -29,7 +29,7 @@ func (p *process) resume() {
 
 // runs reports whether an incarnation is the present one, and doesn't stand still.
 func (p *process) runs(life int) bool {
-	return life == p.life && !p.still.paused && (p.resident == nil || !p.resident.host.Halted())
+	return life == p.life && !p.still.paused && (p.seat() == nil || !p.seat().Halted())
 }
 
 // unlessPaused does something in an incarnation, or keeps it until that goes on.
@@ -41,7 +41,7 @@ func (p *process) unlessPaused(life int, do func()) {
 	case p.still.paused:
 		p.still.held = append(p.still.held, func() { p.unlessPaused(life, do) })
 	default:
-		p.resident.host.UnlessHalted(func() { p.unlessPaused(life, do) })
+		p.seat().UnlessHalted(func() { p.unlessPaused(life, do) })
 	}
 }
 

@@ -178,7 +178,7 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	case RemoveMark:
 		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation, api.MarkedBootAnnotation))
 	case RecreateNode:
-		return a.API.Create(ctx, restored(f))
+		return a.API.Create(ctx, f.Spec.Backup.Node(f.Name))
 	case Uncordon:
 		return a.API.Patch(ctx, node.DeepCopy(), patchNode(node, "null", cordoned(f, node)))
 	case Restore:
@@ -237,23 +237,9 @@ func (a *Agent) stamp(ctx context.Context, machine *clusterv1.Machine, boot stri
 	return err
 }
 
-// backup returns the data to recreate a Node from. It leaves out the announcement, the conditions
-// and the taints that go with them: they were about a boot that is over.
+// backup returns the data to recreate a Node from, without what agents have written there.
 func backup(node *corev1.Node) fence.Backup {
-	b := fence.Backup{
-		Labels: maps.Clone(node.Labels), Annotations: maps.Clone(node.Annotations),
-		ProviderID: node.Spec.ProviderID, PodCIDRs: slices.Clone(node.Spec.PodCIDRs), Unschedulable: node.Spec.Unschedulable,
-	}
-	delete(b.Annotations, AgentAnnotation)
-	delete(b.Annotations, FencedAnnotation)
-	for _, t := range node.Spec.Taints {
-		switch t.Key {
-		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
-		default:
-			b.Taints = append(b.Taints, t)
-		}
-	}
-	return b
+	return fence.BackupOf(node, AgentAnnotation, FencedAnnotation)
 }
 
 // cordoned reports whether users want a Node cordoned that the survivors have cordoned: they did
@@ -274,18 +260,6 @@ func renewed(f *fence.NodeFence, node *corev1.Node, theirCordon bool) *fence.Nod
 		return nil
 	}
 	return now
-}
-
-// restored returns the Node of a fenced host as it was before, without what was about the boot
-// that is over.
-func restored(f *fence.NodeFence) *corev1.Node {
-	b := f.Spec.Backup.DeepCopy()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Name, Labels: b.Labels, Annotations: b.Annotations}}
-	node.Spec.ProviderID, node.Spec.PodCIDRs, node.Spec.Taints, node.Spec.Unschedulable = b.ProviderID, b.PodCIDRs, b.Taints, b.Unschedulable
-	if len(b.PodCIDRs) > 0 {
-		node.Spec.PodCIDR = b.PodCIDRs[0]
-	}
-	return node
 }
 
 // madeAnew reports whether a Node was created after the one that was fenced. Both times are the

@@ -45,6 +45,10 @@ type State struct {
 	OwnTaint  bool `json:"ownTaint"`
 	Emptied   bool `json:"emptied"`
 	NodeReady bool `json:"nodeReady"`
+	// Backed: the Machine keeps what this Node was, or the one that is gone. Remade: this
+	// controller has made the Node. Emptied is then about its name. Only Recreate asks.
+	Backed bool `json:"backed"`
+	Remade bool `json:"remade"`
 }
 
 // PoweredOn is the truth table's third column. Off counts only when it answers our request
@@ -76,7 +80,7 @@ const (
 
 // Actions is every action.
 var Actions = []Action{
-	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish, TaintNode, UntaintNode, ForgetPoweredOff,
+	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish, TaintNode, UntaintNode, ForgetPoweredOff, BackUpNode, RecreateNode,
 }
 
 // row is a line of the truth table in the order of its columns: does the Node

@@ -140,10 +140,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			}
 			s.tainted(found)
 		}
+		if r.Settings.Release == NodeRecreation {
+			if err = s.recreated(ctx, r.Live, found); err != nil {
+				return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
+			}
+		}
 		left := r.overdueIn(m, s)
 		s.Overdue = left < 0
 		if action = r.Decide(s); action == Nothing {
-			if s.Tainted && left <= 0 {
+			if (s.Tainted || s.Backed || s.Remade) && left <= 0 {
 				left = lookAgain // neither Pods nor volumes are watched
 			}
 			return reconcile.Result{RequeueAfter: max(0, left)}, nil
@@ -160,9 +165,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // outdated reports whether the host may have booted since it was off in answer to
-// the request. Without a Node there is nothing left that could be done too late.
+// the request. Without a Node there is nothing left that could be done too late, unless this
+// controller makes it anew.
 func (r *Reconciler) outdated(m *memory, f facts) bool {
-	return !r.Settings.TrustPoweredOn && f.node != nil && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
+	return !r.Settings.TrustPoweredOn && (f.node != nil || r.Settings.Release == NodeRecreation) && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
 }
 
 // overdueIn returns how long the Node of a host that was let go of may still take to return. It is
@@ -280,6 +286,8 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 			return errors.New("the answer to its request became too old while its Node was read")
 		}
 		return r.setTaint(ctx, f.node, action == TaintNode)
+	case RecreateNode:
+		return r.recreate(ctx, m, f)
 	case Nothing:
 		return nil
 	}
@@ -299,11 +307,16 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
 	case AddPoweredOffMark:
 		return r.Client.Patch(ctx, machine, api.SetAnnotation(machine, api.PoweredOffForRemediationAnnotation, ""))
+	case BackUpNode:
+		if f.node == nil {
+			return errors.New("the host's Machine has no Node") // the table never asks for it
+		}
+		return r.backUp(ctx, f)
 	case ForgetPoweredOff:
-		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.PoweredOffForRemediationAnnotation))
+		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.PoweredOffForRemediationAnnotation, BackupAnnotation))
 	case Finish:
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine,
-			api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation))
+			api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, BackupAnnotation))
 	}
 	return nil
 }
@@ -320,6 +333,14 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	if f.node.DeletionTimestamp != nil {
 		return nil // its finalizers keep it: there is nothing to do
 	}
+	if err := r.unchanged(ctx, m, f); err != nil {
+		return err
+	}
+	return r.Client.Delete(ctx, f.node, client.Preconditions{UID: &f.node.UID, ResourceVersion: &f.node.ResourceVersion})
+}
+
+// unchanged fails if the host is another than the decision was about, or its answer too old.
+func (r *Reconciler) unchanged(ctx context.Context, m *memory, f facts) error {
 	key := client.ObjectKeyFromObject(f.host)
 	host, err := api.Get(ctx, r.Live, key, &api.BareMetalHost{})
 	if err != nil {
@@ -331,7 +352,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	if r.outdated(m, f) {
 		return errors.New("the answer to its request became too old while its Node was read")
 	}
-	return r.Client.Delete(ctx, f.node, client.Preconditions{UID: &f.node.UID, ResourceVersion: &f.node.ResourceVersion})
+	return nil
 }
 
 // HostOfMachine maps a Machine to its host. A marked Machine is also mapped to a host that it uses

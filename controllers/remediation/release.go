@@ -17,14 +17,16 @@ import (
 type Release string
 
 // The ways. NodeDeletion is seed 002's. OutOfServiceTaint keeps the Node: Kubernetes then deletes
-// its Pods and detaches their volumes at once.
+// its Pods and detaches their volumes at once. NodeRecreation deletes the Node and makes it anew,
+// as seed 004 does, so that volumes are detached before the host is let go.
 const (
 	NodeDeletion      Release = "node-deletion"
 	OutOfServiceTaint Release = "out-of-service-taint"
+	NodeRecreation    Release = "node-recreation"
 )
 
 // Releases are all of them.
-var Releases = []Release{NodeDeletion, OutOfServiceTaint}
+var Releases = []Release{NodeDeletion, OutOfServiceTaint, NodeRecreation}
 
 // UnmarshalText reads one.
 func (r *Release) UnmarshalText(text []byte) error {
@@ -85,6 +87,19 @@ func (s *State) tainted(f facts) {
 			s.OwnTaint = s.OwnTaint || t.Value == ownTaint
 		}
 	}
+}
+
+// RightDecision is the decision that goes with the settings.
+func (s Settings) RightDecision() func(State) Action {
+	switch {
+	case s.Release == OutOfServiceTaint:
+		return Taint
+	case s.Release == NodeRecreation:
+		return Recreate
+	case s.KeepMarkUntilNodeReturns:
+		return KeepMark
+	}
+	return Decide
 }
 
 // empty reports whether nothing is left on a Node that the taint releases: a Pod that doesn't

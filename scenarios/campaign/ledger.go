@@ -91,9 +91,11 @@ type Searched struct {
 	Bypassed int `json:"bypassed"`
 	// Disordered counts the schedules whose order did not come about, and Audits those with which
 	// the independence of steps was checked.
-	Disordered int     `json:"disordered,omitempty"`
-	Audits     int     `json:"audits,omitempty"`
-	Simulated  float64 `json:"simulatedSeconds"`
+	Disordered int `json:"disordered,omitempty"`
+	Audits     int `json:"audits,omitempty"`
+	// Limited counts the schedules that ended while something was still missing.
+	Limited   int     `json:"limited,omitempty"`
+	Simulated float64 `json:"simulatedSeconds"`
 	// Rulings are how often each guarantee was put to the test.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
 	// Shares are the parts of the search, if it has any.
@@ -224,7 +226,7 @@ func (l *Ledger) close(code int, took time.Duration) {
 func (s *Search) searched(t Tally) *Searched {
 	found := &Searched{
 		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown,
-		Idle: t.Idle, Bypassed: t.Bypassed, Disordered: t.Disordered, Audits: t.Audits, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
+		Idle: t.Idle, Bypassed: t.Bypassed, Disordered: t.Disordered, Audits: t.Audits, Limited: t.Limited, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
 	}
 	if covering, ok := s.Strategy.(Covering); ok {
 		found.Shares = covering.Shares()

@@ -64,6 +64,10 @@ type Share struct {
 	Deviation int `json:"deviation,omitempty"`
 	// Fresh is how many of them reached what none had before.
 	Fresh int `json:"fresh"`
+	// Reached is how many points they reached, and Likely how many all of them will; 0 where that
+	// can't be said. Both are there for a part that doesn't learn and has not come to its end.
+	Reached int     `json:"reached,omitempty"`
+	Likely  float64 `json:"likely,omitempty"`
 }
 
 // Bound limits a search to the given number of schedules, of all that there are; 0 plays all.
@@ -165,7 +169,10 @@ func (s *Search) Describe(tried int) string {
 	if s.Partial() {
 		text = fmt.Sprintf("%d of %d %s", tried, s.All, s.What)
 	}
-	if tried < s.Total {
+	switch {
+	case tried < s.Total && s.Total == Endless:
+		text += " (interrupted)"
+	case tried < s.Total:
 		text += fmt.Sprintf(" (interrupted, of %d)", s.Total)
 	}
 	return text

@@ -52,6 +52,8 @@ type Result struct {
 	// are said to be independent.
 	Disordered bool `json:"disordered,omitempty"`
 	Audited    bool `json:"audited,omitempty"`
+	// Limited says that the schedule ended while something was missing, and not at rest.
+	Limited bool `json:"limited,omitempty"`
 	// Bypassed says that the schedule led past a step of the story.
 	Bypassed bool `json:"bypassed,omitempty"`
 	// Rulings are how often each guarantee was put to the test.

@@ -29,6 +29,8 @@ type Tally struct {
 	// that are said to be independent were swapped, and were.
 	Disordered int `json:"disordered,omitempty"`
 	Audits     int `json:"audits,omitempty"`
+	// Limited is in how many of them something was still missing at the end.
+	Limited int `json:"limited,omitempty"`
 	// Rulings are how often each guarantee was put to the test in all schedules.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
 	// Simulated is the virtual time of all schedules.
@@ -57,7 +59,7 @@ type Failure struct {
 
 // ResultOf returns the result of a schedule with this outcome.
 func ResultOf(o *play.Outcome) Result {
-	r := Result{Idle: len(o.Injected.Idle) > 0, Disordered: o.Disordered(), Simulated: o.Played()}
+	r := Result{Idle: len(o.Injected.Idle) > 0, Disordered: o.Disordered(), Limited: o.Settled == 0 && o.Broken == nil, Simulated: o.Played()}
 	for _, result := range o.Results {
 		if result.Judged > 0 {
 			if r.Rulings == nil {
@@ -123,7 +125,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 		return 0
 	}
 	one := Tally{
-		Tried: 1, Idle: count(r.Idle), Bypassed: count(r.Bypassed), Disordered: count(r.Disordered), Audits: count(r.Audited),
+		Tried: 1, Idle: count(r.Idle), Bypassed: count(r.Bypassed), Disordered: count(r.Disordered), Audits: count(r.Audited), Limited: count(r.Limited),
 		Rulings: r.Rulings, Simulated: r.Simulated,
 	}
 	switch r.Verdict {
@@ -144,6 +146,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 func (t *Tally) Merge(o Tally) {
 	t.Tried, t.Held, t.Violated, t.Unknown = t.Tried+o.Tried, t.Held+o.Held, t.Violated+o.Violated, t.Unknown+o.Unknown
 	t.Idle, t.Bypassed, t.Disordered, t.Audits = t.Idle+o.Idle, t.Bypassed+o.Bypassed, t.Disordered+o.Disordered, t.Audits+o.Audits
+	t.Limited += o.Limited
 	t.Simulated += o.Simulated
 	if t.Rulings == nil {
 		t.Rulings = make(map[string]Rulings)

@@ -32,7 +32,7 @@ func (v *validator) controllerList() {
 			continue
 		}
 		if !slices.Contains(known, c.Name) && c.ComesWithSystem() {
-			for _, field := range [...]string{"settings", "overlay", "replicas", "rateLimit", "via", "also"} {
+			for _, field := range [...]string{"settings", "overlay", "replicas", "hosts", "rateLimit", "via", "also"} {
 				v.Bad(join(at, field), "a system brings the controller %s: leave this out", c.Name)
 			}
 			continue
@@ -51,7 +51,7 @@ func (v *validator) controllerList() {
 		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
 			v.Bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
 		}
-		if vocab.EveryHost {
+		if v.places(at, c, vocab.EveryHost); vocab.EveryHost {
 			v.Bad(at+".rateLimit", "the controller %s runs on every host, and its settings determine how often it sends requests: leave this out", c.Name)
 		}
 		if c.RateLimit != nil && c.RateLimit.Every <= 0 {
@@ -201,7 +201,7 @@ func (v *validator) pods(at string, c *scenarios.Controller) {
 		field string
 		said  bool
 	}{
-		{"settings", c.Settings != nil}, {"overlay", len(c.Overlay) > 0}, {"replicas", c.Replicas != 0}, {"rateLimit", c.RateLimit != nil}, {"via", c.Via != ""},
+		{"settings", c.Settings != nil}, {"overlay", len(c.Overlay) > 0}, {"replicas", c.Replicas != 0}, {"hosts", len(c.Hosts) > 0}, {"rateLimit", c.RateLimit != nil}, {"via", c.Via != ""},
 		{"plays", c.Plays != ""}, {"also", len(c.Also) > 0}, {"program", c.Program != nil},
 	} {
 		if no.said {
@@ -263,5 +263,22 @@ func (v *validator) variables(at string, p *scenarios.Program, texts map[string]
 		for _, reference := range scenarios.Variable.FindAllStringSubmatch(texts[path], -1) {
 			v.OneOf(at+"."+path, "variable", reference[1], known)
 		}
+	}
+}
+
+// places checks where a controller's processes run.
+func (v *validator) places(at string, c *scenarios.Controller, everyHost bool) {
+	switch vocab := v.vocab.Controllers[c.Name]; {
+	case len(c.Hosts) == 0:
+		return
+	case everyHost:
+		v.Bad(at+".hosts", "the controller %s runs once on every host: leave this out", c.Name)
+	case vocab.StandIn:
+		v.Bad(at+".hosts", "the stand-in %s runs beside the API server: leave this out", c.Name)
+	case len(c.Hosts) != max(c.Replicas, 1):
+		v.Bad(at+".hosts", "%d hosts for %d processes: name one for each", len(c.Hosts), max(c.Replicas, 1))
+	}
+	for i, host := range c.Hosts {
+		v.Host(fmt.Sprintf("%s.hosts[%d]", at, i), host)
 	}
 }

@@ -18,6 +18,8 @@ import (
 // it had been decided, and was then held up.
 type Hindrances struct {
 	recovery, grace time.Duration
+	// residents are Params.Residents: they share what befalls their host.
+	residents map[string][]string
 	// command is how long a command may take.
 	command time.Duration
 	// anew is how long a process that has started anew may wait again, for a command that it
@@ -61,7 +63,7 @@ const open = time.Duration(math.MaxInt64)
 
 // NewHindrances returns hindrances that have observed nothing.
 func NewHindrances(p Params) *Hindrances {
-	return &Hindrances{recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
+	return &Hindrances{residents: p.Residents, recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -114,9 +116,13 @@ func (h *Hindrances) Observe(e *history.Event) {
 	case history.APIFault:
 		h.add(Spell{Party: history.RequestsOf(e.Actor), begin: e.At, end: e.At, fails: true})
 	case history.HostPaused:
-		h.begin(e, history.HostEnd(e.Host), isPaused, true)
+		for _, party := range h.on(history.HostEnd(e.Host)) {
+			h.begin(e, party, isPaused, true)
+		}
 	case history.HostResumed:
-		h.end(e, history.HostEnd(e.Host), isPaused)
+		for _, party := range h.on(history.HostEnd(e.Host)) {
+			h.end(e, party, isPaused)
+		}
 	case history.PowerOff, history.BootEnded, history.BootStarted:
 		party, name := history.HostEnd(e.Host), history.BootOf(e.Host)
 		// What was done to a host in the instant of its reset was done to the boot that begins.
@@ -148,7 +154,7 @@ func (h *Hindrances) linked(e *history.Event) {
 	if e.From == "" && e.To == "" {
 		ends[0] = history.HostEnd(e.Host)
 	}
-	for _, party := range ends {
+	for _, party := range slices.Concat(h.on(ends[0]), h.on(ends[1])) {
 		switch {
 		case party == "", party == history.Everybody: // the other users of the API server are well
 		case e.Kind == history.LinkRestored:
@@ -158,6 +164,17 @@ func (h *Hindrances) linked(e *history.Event) {
 			h.begin(e, party, link, false)
 		}
 	}
+}
+
+// on returns an end of links with the processes of controllers that a story has put there.
+func (h *Hindrances) on(end string) []string {
+	parties := []string{end}
+	if host, ok := strings.CutPrefix(end, history.HostEnd("")); ok {
+		for _, name := range h.residents[host] {
+			parties = append(parties, history.ControllerEnd(name))
+		}
+	}
+	return parties
 }
 
 func (h *Hindrances) begin(e *history.Event, party, name string, decided bool) {

@@ -67,6 +67,8 @@ type Params struct {
 	Hosts []string
 	// Unwatched are the hosts without a watchdog.
 	Unwatched []string
+	// Residents are the processes of controllers that run on a host by the story, by its name.
+	Residents map[string][]string
 	Roles     Roles
 	// HealthCheck is the health check's configuration, nil without one.
 	HealthCheck *HealthCheck

@@ -38,6 +38,7 @@ var Requests = []Request{
 	{"remediation", "patch Machine", "unhealthy-is-fenced", "it takes a mark away that it is done with"},
 	{"remediation", "patch Node", "bystanders-spared", "the Machine is marked"},
 	{"remediation", "delete Node", "fenced-before-release", "the Machine is marked, and the boot is over"},
+	{"remediation", "create Node", "released-only-when-over", "the Node that it has deleted, whose boot is over"},
 	{"remediation", "delete Pod", "fenced-before-release", "as its Node"},
 	{"remediation", "evict Pod", "bystanders-spared", "the Machine is marked"},
 	{"healthcheck", "patch Machine", "no-false-fence", "the Node is unhealthy for longer than it may be"},

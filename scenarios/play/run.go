@@ -159,6 +159,12 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 		if host.Watchdog == 0 {
 			p.Unwatched = append(p.Unwatched, host.Name)
 		}
+		if on := plan.Spec.PlacedOn(host.Name); len(on) > 0 {
+			if p.Residents == nil {
+				p.Residents = map[string][]string{}
+			}
+			p.Residents[host.Name] = on
+		}
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
 		for _, part := range append([]string{scenarios.PartOf(&c)}, c.Also...) {

@@ -36,6 +36,9 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 	if t.Disordered > 0 {
 		fmt.Fprintf(c.Out, "  in %s of these the order did not come about: one of its steps never came, or not in time\n", phrase.Count(t.Disordered, "schedule"))
 	}
+	if t.Limited > 0 {
+		fmt.Fprintf(c.Out, "  %s ended at a limit, and something was still missing\n", phrase.Count(t.Limited, "schedule"))
+	}
 	if t.Bypassed > 0 {
 		fmt.Fprintf(c.Out, "  %s led past a step of the story\n", phrase.Count(t.Bypassed, "schedule"))
 	}
@@ -46,7 +49,7 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 
 // claim prints what a search has covered: what its verdict is worth.
 func (c *Console) claim(of campaign.Covering, t campaign.Tally) {
-	var parts []string
+	var parts, reached []string
 	for _, share := range of.Shares() {
 		text := fmt.Sprintf("%d %s", share.Given, share.Name)
 		switch {
@@ -56,6 +59,12 @@ func (c *Console) claim(of campaign.Covering, t campaign.Tally) {
 			text = fmt.Sprintf("%d of about %d ± %d %s", share.Given, share.About, share.Deviation, share.Name)
 		}
 		parts = append(parts, text)
+		switch {
+		case share.Likely > 0:
+			reached = append(reached, fmt.Sprintf("%d of about %.0f by %s", share.Reached, share.Likely, share.Name))
+		case share.Reached > 0:
+			reached = append(reached, fmt.Sprintf("%d by %s, of how many can't be said", share.Reached, share.Name))
+		}
 	}
 	fmt.Fprintf(c.Out, "  played: %s\n", strings.Join(parts, ", "))
 	for _, claim := range of.Claims() {
@@ -64,6 +73,9 @@ func (c *Console) claim(of campaign.Covering, t campaign.Tally) {
 			word = "complete"
 		}
 		fmt.Fprintf(c.Out, "  with %s, %s: %s\n", claim.With, word, claim.Text)
+	}
+	if len(reached) > 0 {
+		fmt.Fprintf(c.Out, "  decisions reached: %s\n", strings.Join(reached, "; "))
 	}
 	var tested []string
 	for _, id := range t.Tested() {

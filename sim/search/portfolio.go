@@ -33,6 +33,8 @@ type arm struct {
 	// more schedules. About is how many it may have, with a deviation.
 	last, ended      bool
 	about, deviation float64
+	// reached has the points of each of its schedules, if it doesn't learn.
+	reached []campaign.Points
 }
 
 // left is how many schedules an arm still has, if it has an end.
@@ -68,7 +70,7 @@ func newPortfolio(from *space) chosen {
 		combinations := newTree(from, a, ordered(from.steps, a.of))
 		of := &arm{Strategy: combinations, name: "combinations", last: true}
 		if p.arms = append(p.arms, of); from.whole {
-			of.about, of.deviation = combinations.forecast()
+			of.about, of.deviation = combinations.forecast(descents)
 			total = campaign.Endless
 		}
 	}
@@ -132,8 +134,12 @@ func (p *portfolio) Learn(s campaign.Schedule, r campaign.Result) {
 			fresh, p.reached[point] = true, true
 		}
 	}
+	of := p.of[s.Number]
 	if fresh {
-		p.of[s.Number].fresh++
+		of.fresh++
+	}
+	if !campaign.Learns(of.Strategy) {
+		of.reached = append(of.reached, r.Reached)
 	}
 	delete(p.of, s.Number)
 	for _, a := range p.arms {
@@ -148,7 +154,21 @@ func (p *portfolio) Shares() (all []campaign.Share) {
 		if a.ended {
 			of = a.given
 		}
-		all = append(all, campaign.Share{Name: a.name, Given: a.given, Of: of, Fresh: a.fresh, About: int(a.about), Deviation: int(a.deviation)})
+		share := campaign.Share{Name: a.name, Given: a.given, Of: of, Fresh: a.fresh, About: int(a.about), Deviation: int(a.deviation)}
+		if len(a.reached) > 0 && of != a.given {
+			var can bool
+			if share.Likely, can = campaign.Estimate(a.reached); !can {
+				share.Likely = 0
+			}
+			seen := make(map[campaign.Point]bool)
+			for _, points := range a.reached {
+				for _, point := range points {
+					seen[point] = true
+				}
+			}
+			share.Reached = len(seen)
+		}
+		all = append(all, share)
 	}
 	return all
 }

@@ -259,8 +259,8 @@ func (t *tree) Learn(s campaign.Schedule, r campaign.Result) {
 }
 
 const (
-	// A forecast takes the fewest descents at least and all at most. Between these it ends when its
-	// deviation is this share of the mean.
+	// A forecast takes the fewest descents at least, and as many as it may at most. Between these
+	// it ends when its deviation is this share of the mean.
 	precise          = 0.1
 	fewest, descents = 10, 64
 )
@@ -268,7 +268,7 @@ const (
 // forecast estimates how many schedules the tree has, with the deviation of that, by random
 // descents: at each level one branch stands for all. With two deviations the branches are all
 // different, and it is exact when there are no more of them.
-func (t *tree) forecast() (mean, deviation float64) {
+func (t *tree) forecast(descents float64) (mean, deviation float64) {
 	stream := scenarios.Stream(t.seed, "forecast")
 	n, sum, squares := float64(len(t.first)), 0.0, 0.0
 	order := stream.Perm(len(t.first))

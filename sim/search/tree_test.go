@@ -61,7 +61,7 @@ func TestTree(t *testing.T) {
 		3: {"a.Node a.Machine", "a.Node a.Machine b.Pod", "a.Node b.Pod", "a.Node c.Node", "a.Node a.Machine c.Node", "a.Node b.Pod c.Node"},
 	} {
 		tree, got := treeOf(depth, tell), []string{}
-		mean, deviation := tree.forecast()
+		mean, deviation := tree.forecast(descents)
 		for s, ok := tree.Next(0); ok; s, ok = tree.Next(0) {
 			var names []string
 			for _, d := range s.Deviations {

@@ -7,6 +7,9 @@
 package fence
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,4 +87,35 @@ type Backup struct {
 	// Unschedulable is whether somebody else had cordoned the Node before.
 	// +optional
 	Unschedulable bool `json:"unschedulable,omitempty"`
+}
+
+// BackupOf returns the data to recreate a Node from. It leaves out the conditions and the taints
+// that go with them, which were about a boot that is over, and some annotations.
+func BackupOf(node *corev1.Node, without ...string) Backup {
+	b := Backup{
+		Labels: maps.Clone(node.Labels), Annotations: maps.Clone(node.Annotations),
+		ProviderID: node.Spec.ProviderID, PodCIDRs: slices.Clone(node.Spec.PodCIDRs), Unschedulable: node.Spec.Unschedulable,
+	}
+	for _, key := range without {
+		delete(b.Annotations, key)
+	}
+	for _, t := range node.Spec.Taints {
+		switch t.Key {
+		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
+		default:
+			b.Taints = append(b.Taints, t)
+		}
+	}
+	return b
+}
+
+// Node returns the Node as it was, without what was about the boot that is over.
+func (b *Backup) Node(name string) *corev1.Node {
+	b = b.DeepCopy()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: b.Labels, Annotations: b.Annotations}}
+	node.Spec.ProviderID, node.Spec.PodCIDRs, node.Spec.Taints, node.Spec.Unschedulable = b.ProviderID, b.PodCIDRs, b.Taints, b.Unschedulable
+	if len(b.PodCIDRs) > 0 {
+		node.Spec.PodCIDR = b.PodCIDRs[0]
+	}
+	return node
 }

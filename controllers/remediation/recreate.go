@@ -1,0 +1,128 @@
+package remediation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
+)
+
+// BackUpNode keeps on the Machine what RecreateNode makes a new Node from.
+const (
+	BackUpNode   Action = "BackUpNode"
+	RecreateNode Action = "RecreateNode"
+)
+
+// BackupAnnotation on a Machine has what its Node was before this controller deleted it.
+const BackupAnnotation = "remediation.metal3.io/node-backup"
+
+// backup is its content. UID is that of the Node.
+type backup struct {
+	UID types.UID `json:"uid"`
+	fence.Backup
+}
+
+// backupOf reads the backup of a Machine, nil if there is none.
+func backupOf(machine *clusterv1.Machine) *backup {
+	if machine == nil || machine.Annotations[BackupAnnotation] == "" {
+		return nil
+	}
+	b := &backup{}
+	if json.Unmarshal([]byte(machine.Annotations[BackupAnnotation]), b) != nil || b.UID == "" {
+		return nil // somebody else's: it is written anew
+	}
+	return b
+}
+
+// Recreate decides like KeepMark, but has the Node made anew while the host is held off: once no
+// Pod is bound to its name, for the new Node would keep it, and with an empty status, which says
+// that no volume is in use there. The host stays off until the volumes are detached. Until then a
+// boot would find a Node that says nothing of what that boot has mounted.
+func Recreate(s State) Action {
+	heldOff := s.NeedsRemediation && !s.PoweredOn() && s.RebootAnnotation
+	switch {
+	case s.Backed && !s.NeedsRemediation && !s.RebootAnnotation:
+		return Finish
+	case heldOff && s.PoweredOffMark:
+		return RemoveReboot
+	case s.PoweredOffMark && s.NodeExists && !s.NodeReady && s.row() == (row{x, x, x, o}):
+		if s.Overdue {
+			return ForgetPoweredOff
+		}
+		return Nothing // it boots
+	case !heldOff || !s.NodeExists && !s.Backed:
+		return KeepMark(s)
+	case s.NodeExists && !s.Remade && s.Outdated, !s.NodeExists && s.Emptied && s.Outdated:
+		return AskAgain
+	case s.NodeExists && !s.Remade && !s.Backed:
+		return BackUpNode
+	case s.NodeExists && !s.Remade:
+		return DeleteNode
+	case !s.Emptied:
+		return Nothing
+	case !s.NodeExists:
+		return RecreateNode
+	}
+	return AddPoweredOffMark
+}
+
+// recreated completes a State with the facts that Recreate goes by. A Node that reports no boot,
+// and isn't the one that was backed up, is this controller's.
+func (s *State) recreated(ctx context.Context, live client.Reader, f facts) (err error) {
+	b := backupOf(f.machine)
+	s.NodeReady = f.node != nil && api.Ready(f.node)
+	s.Backed = b != nil && (f.node == nil || b.UID == f.node.UID)
+	s.Remade = b != nil && f.node != nil && b.UID != f.node.UID && f.node.Status.NodeInfo.BootID == ""
+	if s.Backed || s.Remade {
+		s.Emptied, err = unbound(ctx, live, f.machine.Status.NodeRef.Name, s.Remade)
+	}
+	return err
+}
+
+// unbound reports whether no Pod is bound to a Node's name and, if that counts, no volume attached.
+func unbound(ctx context.Context, live client.Reader, node string, volumes bool) (bool, error) {
+	var pods corev1.PodList
+	if err := live.List(ctx, &pods); err != nil {
+		return false, fmt.Errorf("list the Pods of Node %s: %w", node, err)
+	}
+	if bound := slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node }); bound || !volumes {
+		return !bound, nil
+	}
+	var attachments storagev1.VolumeAttachmentList
+	if err := live.List(ctx, &attachments); err != nil {
+		return false, fmt.Errorf("list the volumes of Node %s: %w", node, err)
+	}
+	return !slices.ContainsFunc(attachments.Items, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName == node }), nil
+}
+
+// backUp writes the backup to the Machine.
+func (r *Reconciler) backUp(ctx context.Context, f facts) error {
+	b := backup{UID: f.node.UID, Backup: fence.BackupOf(f.node)}
+	data, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("back up Node %s: %w", f.node.Name, err)
+	}
+	return r.Client.Patch(ctx, f.machine, api.SetAnnotation(f.machine, BackupAnnotation, string(data)))
+}
+
+// recreate makes the Node anew, if the host has not changed since it was found held off.
+func (r *Reconciler) recreate(ctx context.Context, m *memory, f facts) error {
+	b := backupOf(f.machine)
+	if b == nil || f.node != nil {
+		return errors.New("make the Node anew: there is no backup of it, or a Node of its name") // the table never asks for it
+	}
+	if err := r.unchanged(ctx, m, f); err != nil {
+		return err
+	}
+	return r.Client.Create(ctx, b.Node(f.machine.Status.NodeRef.Name))
+}
