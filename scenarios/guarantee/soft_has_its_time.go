@@ -9,7 +9,7 @@ import (
 
 var softHasItsTime = invariant.Invariant{
 	ID:    "soft-has-its-time",
-	Claim: "While nobody is in a hurry, a host is forced off only when its operating system has been asked and has had the time of a soft shutdown, or the BMC knows none.",
+	Claim: "While nobody is in a hurry, a host is forced off only when its operating system has had the time of a soft shutdown, or the BMC knows none.",
 	Seed:  "000, 001",
 	New: func(p invariant.Params) invariant.Checker {
 		return &courtesies{
@@ -150,9 +150,6 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		return
 	case h.fault.Seq > h.since.Seq && (h.bent || h.asked.Seq < h.since.Seq), c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
 		c.Excuse(e)
-	case e.At-h.since.At+invariant.Coarse >= c.patience && h.asked.Seq < h.since.Seq:
-		c.Judged++
-		c.Breach(&h.since, e, invariant.Clause(e)+", and its operating system had not been asked to shut down since "+invariant.Clause(&h.since))
 	case e.At-h.since.At+invariant.Coarse >= c.patience:
 		c.Judged++
 		c.Kept(&h.since, e)
