@@ -17,11 +17,6 @@ func (n *network) carries(from, to string) bool {
 	return len(n.cuts) == 0 || !slices.ContainsFunc(n.cuts, func(l scenarios.Link) bool { return l.Covers(from, to) })
 }
 
-// joins reports whether messages get through both ways.
-func (n *network) joins(one, other string) bool {
-	return n.carries(one, other) && n.carries(other, one)
-}
-
 // Cut cuts links.
 func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.cut) }
 
