@@ -130,7 +130,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		under[result.Number], early[result.Number] = schedule, result
 		tally.Add(schedule, result)
 		if whole := !chosen.Draw || len(result.Drawn) > 0; whole && s.Explain != nil {
-			s.played = append(s.played, cameOut{schedule, result.Verdict, result.Signature})
+			s.played = append(s.played, cameOut{schedule, result.Verdict, Failure{Signature: result.Signature, Cause: result.Cause}})
 		}
 		if done != nil {
 			done(tally)

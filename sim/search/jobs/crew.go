@@ -184,6 +184,6 @@ func (s *Campaign) Play(ctx context.Context, w *shard.Writer, done func(tried, f
 // search.
 func Shrinking(f *shard.Finding) (*campaign.Search, campaign.Tally) {
 	return &campaign.Search{Story: f.Plan, Total: 1}, campaign.Tally{Failed: []campaign.Failure{{
-		Signature: f.Signature, Invariant: f.Guarantee, Missing: f.Missing, Schedule: f.First, Count: f.Count,
+		Signature: f.Signature, Cause: f.Cause, Invariant: f.Guarantee, Missing: f.Missing, Schedule: f.First, Count: f.Count,
 	}}}
 }
