@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/lab/cluster"
 	"github.com/fencelab/fencelab/lab/door"
 	"github.com/fencelab/fencelab/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/lab/machine"
@@ -268,7 +269,17 @@ func (r requests) Names(kind *objects.Kind, labelled map[string]string) (names [
 	return names, err
 }
 
+// meant has a request be about the workload's Pod, which a StatefulSet gives a name of its own.
+func (r requests) meant(name string, obj client.Object) string {
+	if name == "Pod/"+objects.WorkloadName && r.runs(cluster.StatefulSet) {
+		obj.SetName(objects.WorkloadName + "-0")
+		return name + "-0"
+	}
+	return name
+}
+
 func (r requests) Merge(by, name string, obj client.Object, patch []byte, status, strict bool) error {
+	name = r.meant(name, obj)
 	if status {
 		return r.plane.admin.Status().Patch(r.ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(by))
 	}
@@ -287,6 +298,7 @@ func (r requests) Merge(by, name string, obj client.Object, patch []byte, status
 }
 
 func (r requests) Delete(by, name string, obj client.Object) error {
+	name = r.meant(name, obj)
 	r.record.Writers.Deletes(name, by)
 	return r.plane.admin.Delete(r.ctx, obj)
 }
