@@ -199,8 +199,8 @@ func (b *Backend) onProcess(controller string, do func(*proc) error) error {
 }
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
-	if o.managed(op.Controller) {
-		return o.manager.crash(op)
+	if m := o.manager(op.Controller); m != nil {
+		return m.crash(op)
 	}
 	return o.onProcess(op.Process(), func(p *proc) error {
 		p.arm(op)
@@ -209,15 +209,15 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 }
 
 func (o operations) PauseController(op *scenarios.ControllerOp) error {
-	if o.managed(op.Controller) {
-		return o.manager.stand(true)
+	if m := o.manager(op.Controller); m != nil {
+		return m.stand(true)
 	}
 	return o.onProcess(op.Controller, func(p *proc) error { return p.stand(true) })
 }
 
 func (o operations) ResumeController(op *scenarios.ControllerOp) error {
-	if o.managed(op.Controller) {
-		return o.manager.stand(false)
+	if m := o.manager(op.Controller); m != nil {
+		return m.stand(false)
 	}
 	return o.onProcess(op.Controller, func(p *proc) error { return p.stand(false) })
 }
@@ -338,8 +338,8 @@ func (h healer) HealBMC(host string, but []string) { h.hosts.BMCs.Heal(host, but
 func (h healer) ThawCaches()                       { h.plane.door.ThawAll() }
 
 func (h healer) Running() (all []scenarios.Running) {
-	if h.manager.cluster != nil {
-		all = append(all, &h.manager)
+	for _, m := range h.managers {
+		all = append(all, m)
 	}
 	for _, p := range h.procs.processes {
 		all = append(all, p)

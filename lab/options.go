@@ -237,6 +237,7 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		can.Lacks["fillDisk"] = "only real nodes have disks; run with --hosts node"
 		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
 	} else {
+		can.Lacks["dropVolume"] = "the kubelet of a real node says by itself what is in use; run with --hosts model"
 		can.Lacks[scenarios.FeatureStops] = "a real node's containers stop as their programs do; run with --hosts guest or model"
 	}
 	if o.realNodes() && o.ControlPlane() != Standard {
@@ -267,8 +268,8 @@ func (o Options) Capabilities() scenarios.Capabilities {
 // noVolumes is why the lab has no volume that is attached to its host; empty if it has.
 func (o Options) noVolumes() string {
 	switch plane := o.ControlPlane(); {
-	case !o.models():
-		return "the kubelets of virtual machines mount no volumes that are attached; run with --hosts model"
+	case !o.models() && !o.realNodes():
+		return "the kubelets of small guests mount no volumes that are attached; run with --hosts model or node"
 	case plane == Kind, plane == Kubeconfig:
 		return "volumes are attached in clusters of the lab's own; run with --cluster embedded or standard"
 	}
