@@ -39,7 +39,8 @@ func (Identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, e
 	return new(csi.ProbeResponse), nil
 }
 
-// Storage attaches volumes to nodes and detaches them. Each call returns when it is done, or won't be.
+// Storage attaches volumes to nodes and detaches them. Each call returns when it is done, or won't
+// be.
 type Storage interface {
 	Attach(ctx context.Context, volume, node string) error
 	Detach(ctx context.Context, volume, node string) error
