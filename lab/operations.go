@@ -125,6 +125,11 @@ func (o operations) StopFeeding(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.StopFeeding, "") })
 }
 
+// StopAgent fails: the lab kills what runs in its guests.
+func (operations) StopAgent(*scenarios.HostOp) error {
+	return errors.New("stop an agent in order: the lab can only kill it, and should have refused the scenario")
+}
+
 func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error {
 		return m.Tell(o.ctx, evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0))
