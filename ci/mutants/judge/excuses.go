@@ -35,8 +35,8 @@ type question struct {
 	Digest     string      `json:"digest,omitempty"`
 }
 
-// What else is asked for: the history, unless it has the digest of the question, or the leads of the
-// retold story.
+// What else is asked for: the history, unless it has the digest of the question, or the leads of
+// the retold story.
 const (
 	forHistory = "history"
 	forRetold  = "retold"
