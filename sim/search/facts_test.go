@@ -11,8 +11,8 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// TestWaited: a step that waited for another one was as late as it came, or, if it never came, as it
-// may have come; and a step that waited for nothing was not late.
+// TestWaited: a step that waited for another one was as late as it came or, if it never came, as it
+// may have come; one that waited for nothing was not late.
 func TestWaited(t *testing.T) {
 	step := steps.Step{Actor: "a", Class: steps.ClassTimer, N: 4, At: 10 * time.Second, Verb: "wait", Place: steps.PlaceProcess + "a"}
 	for _, tc := range []struct {

@@ -29,7 +29,7 @@ type Player struct {
 	simulator *sim.Simulator
 	story     *campaign.Story
 	rows      rows
-	// edges are those of the story, once any schedule's are asked for.
+	// edges belong to the story; nil until a schedule is asked for what it reaches.
 	edges *edges
 }
 
