@@ -99,10 +99,10 @@ func (h *Hindrances) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // every effect of the start is over
 		h.spells = h.spells[:0]
-	case history.Healed: // which mends no boot: what was done to one ends with it
+	case history.Healed: // which mends no boot, and switches no host on: what was done to one ends with it
 		h.withdrawn = e.At
 		h.free(e.At, func(s *Spell) bool {
-			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf(""))
+			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf("")) && !(s.Name == IsDown && h.resides(s.Party))
 		})
 	case history.LabStalled:
 		h.begin(e, theLab, isStalled, true)
@@ -175,6 +175,18 @@ func (h *Hindrances) on(end string) []string {
 		}
 	}
 	return parties
+}
+
+// resides reports whether a party is a process that a story has put on a host.
+func (h *Hindrances) resides(party string) bool {
+	for _, names := range h.residents {
+		for _, name := range names {
+			if party == history.ControllerEnd(name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (h *Hindrances) begin(e *history.Event, party, name string, decided bool) {
