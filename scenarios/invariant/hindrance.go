@@ -179,7 +179,7 @@ func (h *Hindrances) on(end string) []string {
 
 // resides reports whether a party is a process that a story has put on a host.
 func (h *Hindrances) resides(party string) bool {
-	for _, names := range h.residents {
+	for _, names := range h.residents { // order does not matter: it looks for one
 		for _, name := range names {
 			if party == history.ControllerEnd(name) {
 				return true
