@@ -258,7 +258,8 @@ func (h *Hindrances) inForce(at time.Duration, on Parties) bool {
 	return false
 }
 
-// lasting reports whether a fault lasts for good: it was not withdrawn with the others.
+// lasting reports whether a fault lasts for good: it was not withdrawn with the others. A process
+// that is down with its host is no fault: who switched it off may have been its controller.
 func (h *Hindrances) lasting() bool {
 	return slices.ContainsFunc(h.spells, h.lasts)
 }
@@ -269,7 +270,7 @@ func (h *Hindrances) lastsOn(on Parties) bool {
 }
 
 func (h *Hindrances) lasts(s Spell) bool {
-	return s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
+	return s.Name != IsDown && s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
 }
 
 // LostTo returns how much of the time between two moments was lost to some spells, and to the
