@@ -81,7 +81,7 @@ func TestCampaignPage(t *testing.T) {
 		t.Errorf("drawn again from the report it is another page (%v)", err)
 	}
 	for _, want := range []string{
-		`<span class="verdict violated">violated</span>`, "40 of 50", "shard 4 of 5", "idle: no schedule put a guarantee to the test", "at-most-one: &lt;two&gt; steady", "brief &amp; clear",
+		`<span class="verdict violated">violated</span>`, "40 of 50", "shard 4 of 5", "no guarantee was put to the test", "at-most-one: &lt;two&gt; steady", "brief &amp; clear",
 		`<td class="number">3 of 40</td><td>2026-11-27 01:00</td><td><a href="cut-off-sim-steady/report.html">its page</a></td>`,
 		`<td class="number">3 of 40</td><td><span class="verdict violated">new</span></td><td><a href="cut-off-sim-fresh/report.html">its page</a></td>`,
 		`<td class="number">75 %</td><td class="number">60</td><td class="number">2</td>`, `<a href="../a/index.html">2026-11-26 01:00</a>`, "about 2.0 core hours",
