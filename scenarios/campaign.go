@@ -53,8 +53,8 @@ type CampaignSearch struct {
 	// schedules is how many are played in each story, for each seed. A strategy that ends by itself
 	// plays all without it.
 	Schedules int `json:"schedules,omitempty"`
-	// depth is how many deviations are combined, with orders and portfolio: all combinations of so
-	// many that meet, or of which one makes the other possible. Default: 1.
+	// depth is how many deviations are combined, with orders and portfolio: up to that number, if
+	// they meet or one makes the other possible. Default: 1.
 	Depth int `json:"depth,omitempty"`
 	// within is how late a step comes at most, with orders and portfolio. Default: 90s.
 	Within Duration `json:"within,omitempty"`

@@ -51,8 +51,9 @@ const (
 	kept = 24 * 60 * 60
 	// most is how large a ConfigMap may be, with room for its keys.
 	most = 1<<20 - 1<<14
-	// invalid and little are the exit codes of what no further try mends: its input is wrong, or its
-	// blob is whole and tests less than was promised. A shard that was stopped ends otherwise.
+	// invalid and little are the exit codes of shards that no further try mends: the input is
+	// wrong, or the blob is whole and tests less than was promised. One that was stopped has
+	// another code.
 	invalid, little = 3, 2
 )
 

@@ -23,8 +23,8 @@ type Search struct {
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
 	Until func(Schedule, Result) bool
 
-	// Branching, which is nil unless combinations are played to their end, has all schedules, and the
-	// strategy those of a single deviation.
+	// Branching, which is nil unless combinations are played to their end, has all schedules, and
+	// the strategy those of a single deviation.
 	Branching Branching
 
 	// Explain, which may be nil, returns what was true in a failing schedule before it failed, the

@@ -21,7 +21,7 @@ type Tally struct {
 	Held     int `json:"held"`
 	Violated int `json:"violated,omitempty"`
 	Unknown  int `json:"unknown,omitempty"`
-	// Unjudged is in how many of the unknown ones something was done on which no guarantee has ruled.
+	// Unjudged counts those of the unknown ones in which a harm was done that no guarantee judged.
 	Unjudged int `json:"unjudged,omitempty"`
 	// Idle is in how many of them a fault, a crash or a deviation had no effect, and Bypassed
 	// how many led past a step of the story. Those count as held.

@@ -34,7 +34,7 @@ type Vocabulary struct {
 	// Worlds are the known worlds, nil if unknown, and Needs finds the demands of a plan on one.
 	Worlds []scenarios.Capabilities
 	Needs  scenarios.Needs
-	// Strategies are those of searches; nil if unknown.
+	// Strategies has the strategies of searches by name; nil if unknown.
 	Strategies map[string]Strategy
 	// Requests describes the requests of modules, by their kinds: stories need not repeat them.
 	Requests map[string]scenarios.Request

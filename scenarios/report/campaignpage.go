@@ -100,7 +100,7 @@ func (c call) Where() string {
 	return strings.Join(all, ", ")
 }
 
-// covered is what was played of a story.
+// covered says how a story was played.
 type covered struct {
 	Name string
 	campaign.Tally

@@ -59,8 +59,8 @@ func Tell(ctx context.Context, simulator *sim.Simulator, plan *scenarios.Plan) (
 	return &Told{benign, simulator, steps}, err
 }
 
-// Around plans a search around the benign schedule of a plan, which may differ by its seed from the
-// one that was told.
+// Around plans a search around the benign schedule of a plan, which may have another seed than the
+// plan that was played.
 func (t *Told) Around(ctx context.Context, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*campaign.Search, error) {
 	story := &campaign.Story{Plan: plan}
 	if scenario.HasRanges() {

@@ -68,8 +68,8 @@ type Finding struct {
 	// Count is how many schedules there are, of all Schedules that were played of the story.
 	Count     int `json:"count"`
 	Schedules int `json:"schedules"`
-	// First is the first of them, and afterwards what it was shrunk to. Divides says what divides such
-	// schedules from those that held, if that was looked for.
+	// First is the first of them, and afterwards what it was shrunk to. Divides says what divides
+	// such schedules from those that held, if that was looked for.
 	First   campaign.Schedule `json:"first"`
 	Divides string            `json:"divides,omitempty"`
 	// Text says what First is, if it was played again, and Page is where its page is.

@@ -94,8 +94,8 @@ type worker struct {
 	simulator *sim.Simulator
 	now       func() time.Time
 	Quest
-	// told is the default schedule of a plan, and of names what that depends on.
-	told   *search.Told
+	// begun has the default schedule of a plan, and of names all that it depends on.
+	begun  *search.Told
 	of     string
 	search *campaign.Search
 	player *search.Player
@@ -111,17 +111,17 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.Scenario.HasRanges() { // else the default schedule is that of any seed
 		of = fmt.Sprintf("%s/%d", of, w.Seed)
 	}
-	if w.told == nil || w.of != of {
-		w.told, err = search.Tell(ctx, w.simulator, plan)
+	if w.begun == nil || w.of != of {
+		w.begun, err = search.Tell(ctx, w.simulator, plan)
 		if err == nil {
-			err = w.told.Benign.Err
+			err = w.begun.Benign.Err
 		}
 		if err != nil {
 			return fmt.Errorf("play the default schedule of %s: %w", w.Story, err)
 		}
 	}
-	w.of, w.benign = of, w.told.Benign
-	if w.search, err = w.told.Around(ctx, w.Scenario, plan, options(w.Search)); err != nil {
+	w.of, w.benign = of, w.begun.Benign
+	if w.search, err = w.begun.Around(ctx, w.Scenario, plan, options(w.Search)); err != nil {
 		return err
 	}
 	w.player = search.NewPlayer(w.simulator, w.search.Story)
