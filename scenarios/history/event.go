@@ -86,6 +86,9 @@ const (
 	HostResumed Kind = "host-resumed"
 	// WatchdogFired says that the watchdog reset the host.
 	WatchdogFired Kind = "watchdog-fired"
+	// WatchdogDisarmed says that whoever fed the watchdog has closed it in order: it waits for
+	// nothing, until the next boot or until somebody feeds it again.
+	WatchdogDisarmed Kind = "watchdog-disarmed"
 	// VolumeAttached and VolumeDetached say that the storage has given a volume, the Object, to
 	// Host, and taken it away; Boot is the one that runs there, if any, and Actor whoever asked.
 	// They come from an observer on the storage's side, and so do the others of volumes.
@@ -297,8 +300,8 @@ func (k Kind) Layer() Layer {
 	switch k { // which is faster than a map: every guarantee asks at every event
 	case PowerOn, PowerOff, BootStarted, BootComplete, BootEnded, WorkloadStarted, WorkloadStopped,
 		HostPaused, HostResumed, VolumeAttached, VolumeDetached, VolumeMounted, VolumeUnmounted,
-		VolumeWritten, VolumeFenced, VolumeUnfenced, WatchdogFired, LinkCut, LinkRestored,
-		LinkImpaired, EvidenceLost, EvidenceRegained:
+		VolumeWritten, VolumeFenced, VolumeUnfenced, WatchdogFired, WatchdogDisarmed, LinkCut,
+		LinkRestored, LinkImpaired, EvidenceLost, EvidenceRegained:
 		return World
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, NodeCreated, NodeDeleted,
 		NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
@@ -456,6 +459,7 @@ var phrases = map[Kind]string{
 	WorkloadStarted:      "{object} started on {host}",
 	WorkloadStopped:      "{object} stopped on {host}",
 	WatchdogFired:        "the watchdog of {host} fired",
+	WatchdogDisarmed:     "the watchdog of {host} was disarmed",
 	VolumeAttached:       "{object} was attached to {host}",
 	VolumeDetached:       "{object} was detached from {host}",
 	VolumeMounted:        "{object} was mounted on {host}",
