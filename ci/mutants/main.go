@@ -7,6 +7,7 @@
 //	go run ./ci/mutants -combine 30 [-only ID,...]
 //	go run ./ci/mutants -twofold 60s [-only ID,...] [-table docs/measured/twofold.md]
 //	go run ./ci/mutants -divide 900 [-only ID,...]
+//	go run ./ci/mutants -leads [-only ID,...] [-limit 60s] [-table docs/measured/leads.md]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
 
@@ -39,13 +40,15 @@ func main() {
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
 	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
+	leads := flag.Bool("leads", false, "look instead for leads of the mutants that nothing finds, or that are chosen")
+	from := flag.String("mutants", "ci/mutants", "directory of the mutants")
 	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
 	divide := flag.Int("divide", 0, "print instead what divides the failures of those mistakes in this many schedules of a search")
 	two := flag.Duration("twofold", 0, "search instead this long for each mistake that takes two deviations")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *combine, *audit, *two, *divide); err != nil {
+	if err := run(ctx, *from, *only, *limit, *table, *seeds, *schedules, *combine, *audit, *leads, *two, *divide); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -58,8 +61,8 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, sample int, audit bool, two time.Duration, divide int) error {
-	all, err := Load("ci/mutants")
+func run(ctx context.Context, from, only string, limit time.Duration, table string, seeds, schedules, sample int, audit, leads bool, two time.Duration, divide int) error {
+	all, err := Load(from)
 	if err != nil {
 		return err
 	}
@@ -84,6 +87,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	}
 	if audit {
 		return auditAll(ctx, all, dir, right, only, limit, table)
+	}
+	if leads {
+		return leadAll(ctx, all, dir, right, only, limit, table)
 	}
 	if divide > 0 {
 		return divideAll(ctx, all, dir, only, divide)

@@ -34,8 +34,8 @@ type Vocabulary struct {
 	// Worlds are the known worlds, nil if unknown, and Needs finds the demands of a plan on one.
 	Worlds []scenarios.Capabilities
 	Needs  scenarios.Needs
-	// Strategies says of each strategy of searches whether it ends by itself; nil if unknown.
-	Strategies map[string]bool
+	// Strategies has the strategies of searches by name; nil if unknown.
+	Strategies map[string]Strategy
 	// Requests describes the requests of modules, by their kinds: stories need not repeat them.
 	Requests map[string]scenarios.Request
 	// Values are the values of events that have a closed set of them.
@@ -47,6 +47,10 @@ type Vocabulary struct {
 	CheckAnnotation func(key, value string) error
 	CheckHeeded     func(key string) error
 }
+
+// Strategy says of a strategy whether it ends by itself without a number of schedules, whether it
+// combines deviations, so that a depth means something, and whether it learns.
+type Strategy struct{ Ends, Combines, Learns bool }
 
 // ControllerVocabulary holds the words that scenarios may use about one controller.
 type ControllerVocabulary struct {
@@ -67,6 +71,8 @@ type ControllerVocabulary struct {
 	// Plays is the part by which the guarantees judge the controller; empty for those
 	// that they know by name, and for none.
 	Plays string
+	// Brought says that a module has brought it.
+	Brought bool
 	// StandIn says that the controller takes part without being listed.
 	StandIn bool
 	// ForVolumes says that it takes part only where the workload has a volume.

@@ -51,9 +51,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	if s := o.Plan.Shrunk; s != nil && s.Divides != "" {
 		head = append([]string{s.Divides}, head...)
 	}
-	if broken != nil {
-		foot = append(foot, margin(broken)...)
-	} else if verdict.Undecided() {
+	if broken == nil && verdict.Undecided() {
 		foot = append(foot, list("still in force", scenarios.InForce(o.Plan.Spec.Steps[:o.Steps]))...)
 		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
 			foot = append(foot, list("without effect", idle)...)
@@ -179,16 +177,6 @@ func list(what string, things []string) []string {
 	return []string{line}
 }
 
-// margin says by how much the order was missed, of two events that have one. A promise that was not
-// kept has none: the time from which it counts may be later than what it is about.
-func margin(v *invariant.Violation) []string {
-	switch {
-	case v.First.Seq == v.Second.Seq, v.Open, v.Margin <= 0, v.Invariant == play.AsTold:
-		return nil
-	}
-	return []string{fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)}
-}
-
 // Look is the run as one looks at it: event by event, with what was true and what was
 // believed.
 func Look(o *play.Outcome) (*page.Run, error) {
@@ -243,7 +231,7 @@ func sides(o *play.Outcome, hosts, actors []string, seq int) (lines []string) {
 // What weighs nothing only repeats what others say, or is bookkeeping.
 var weights = map[history.Kind]int{
 	history.PowerOff: 6, history.PowerOn: 6, history.BootComplete: 6, history.WorkloadStarted: 6, history.WorkloadStopped: 6,
-	history.NodeDeleted: 6, history.PodDeleted: 6, history.HostReleased: 6, history.WatchdogFired: 6, history.EvidenceLost: 6, history.LabStalled: 6, history.HostPaused: 6, history.HostResumed: 6,
+	history.NodeDeleted: 6, history.PodDeleted: 6, history.HostReleased: 6, history.WatchdogFired: 6, history.WatchdogDisarmed: 6, history.EvidenceLost: 6, history.LabStalled: 6, history.HostPaused: 6, history.HostResumed: 6,
 	history.VolumeAttached: 5, history.VolumeDetached: 6, history.VolumeMounted: 6, history.VolumeUnmounted: 5, history.VolumeWritten: 5, history.VolumeFenced: 6, history.VolumeUnfenced: 6,
 	history.NodeOutOfService: 6, history.NodeInService: 6, history.VolumesInUse: 2, history.DetachAsked: 4,
 	history.OpApplied: 5, history.Deviated: 5, history.ControllerCrashed: 5, history.AnnotationSet: 5, history.AnnotationRemoved: 5,

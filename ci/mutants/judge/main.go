@@ -38,7 +38,8 @@ func main() {
 	right := flag.String("right", "", "this command built with the right controllers")
 	replay := flag.Bool("replay", false, "play the plan on standard input alone")
 	audit := flag.Bool("audit", false, "look instead for what is excused that the right controllers do without")
-	answers := flag.Bool("answer", false, "play the schedules on standard input for an audit")
+	leads := flag.String("leads", "", "look instead for what this controller does and the right one does not")
+	answers := flag.Bool("answer", false, "answer questions about the schedules on standard input")
 	strategy := flag.String("strategy", "", "search the scenario of -first with this strategy instead")
 	seed := flag.Uint64("seed", 1, "seed of that search")
 	schedules := flag.Int("schedules", 1000, "how many schedules it tries; 0 with -for")
@@ -57,6 +58,8 @@ func main() {
 		return
 	case *audit:
 		found, err = audits(*catalog, *first, *right, *limit)
+	case *leads != "":
+		found, err = guides(*catalog, *first, *leads, *right, *limit)
 	case *replay:
 		found, err = playAll()
 	case *divide:
@@ -274,12 +277,12 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 	}
 	f, player := new(finding.Finding), search.NewPlayer(s, tried.Story)
 	var failed error
-	signature := ""
+	signature, cause := "", ""
 	tried.Until = func(schedule campaign.Schedule, r campaign.Result) bool {
 		if r.Invariant == "" {
 			return false
 		}
-		signature = r.Signature
+		signature, cause = r.Signature, r.Cause
 		failed = confirm(f, player, schedule, right)
 		return failed != nil || f.Broken != ""
 	}
@@ -287,7 +290,7 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 	tally := tried.Run(alone, nil)
 	f.Scenario, f.Strategy, f.Schedules, f.Took = scenario, o.Strategy, tally.Tried, time.Since(began)
 	if failed == nil && f.Broken != "" {
-		tally.Failed = slices.DeleteFunc(tally.Failed, func(other campaign.Failure) bool { return other.Signature != signature })
+		tally.Failed = slices.DeleteFunc(tally.Failed, func(other campaign.Failure) bool { return other.Signature != signature || other.Cause != cause })
 		began = time.Now()
 		tried.Shrink(alone, &tally)
 		left := tally.Failed[0].Schedule

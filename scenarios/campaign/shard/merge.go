@@ -64,23 +64,35 @@ type Finding struct {
 	Seed      uint64 `json:"seed"`
 	Guarantee string `json:"guarantee,omitempty"`
 	Signature string `json:"signature"`
-	Missing   bool   `json:"missing,omitempty"`
+	// Cause names the trouble of its schedules. One of several deviations counts as any of its
+	// signature, and has no cause if there is no other.
+	Cause   string `json:"cause,omitempty"`
+	Missing bool   `json:"missing,omitempty"`
 	// Count is how many schedules there are, of all Schedules that were played of the story.
 	Count     int `json:"count"`
 	Schedules int `json:"schedules"`
-	// First is the first of them, and afterwards what it was shrunk to.
-	First campaign.Schedule `json:"first"`
+	// First is the first of them, and afterwards what it was shrunk to. Divides says what divides
+	// such schedules from those that held, if that was looked for.
+	First   campaign.Schedule `json:"first"`
+	Divides string            `json:"divides,omitempty"`
 	// Text says what First is, if it was played again, and Page is where its page is.
 	Text string `json:"text,omitempty"`
 	Page string `json:"page,omitempty"`
 
-	// Plan belongs to the schedule.
-	Plan *campaign.Story `json:"-"`
+	// Plan belongs to the schedule, and Given are the first few of the search, as they were chosen.
+	Plan  *campaign.Story     `json:"-"`
+	Of    Search              `json:"-"`
+	Given []campaign.Schedule `json:"-"`
 }
 
 // Kind says in a word what is wrong: violated, missing or unknown.
 func (f *Finding) Kind() string {
 	return (&campaign.Cluster{Guarantee: f.Guarantee, Missing: f.Missing}).Kind()
+}
+
+// What says what its schedules have in common, in a line.
+func (f *Finding) What() string {
+	return (&campaign.Cluster{Signature: f.Signature, Cause: f.Cause}).What()
 }
 
 // Merger merges blobs, of which it keeps no more than sums.
@@ -148,7 +160,7 @@ func (m *Merger) record(r *Record) error {
 	}
 	if known, twice := m.digests[r.Index]; twice {
 		if known != r.Digest {
-			return exit.Coded(exit.Internal, fmt.Errorf("schedules %d to %d of %s (%s, seed %d) came out as %s in one blob and as %s in another: the same schedules must come out the same",
+			return exit.Coded(exit.Internal, fmt.Errorf("%d to %d of %s (%s, seed %d) came out as %s in one blob and as %s in another: the same schedules must come out the same",
 				r.From+1, r.To, sum.Story, sum.Strategy, sum.Seed, known, r.Digest))
 		}
 		return nil
@@ -178,7 +190,12 @@ func (m *Merger) Result() (*Result, error) {
 		r.Schedules += sum.Tally.Tried
 		r.Searches = append(r.Searches, *sum)
 	}
-	r.Missing = m.missing()
+	if r.Missing = m.missing(); len(r.Missing) == 0 {
+		r.All = r.Schedules // no forecast any more
+		for i := range r.Searches {
+			r.Searches[i].All = r.Searches[i].Tally.Tried
+		}
+	}
 	r.Tested = testedIn(r.Searches)
 	r.Short = short(r.Tested, h.Promised, len(r.Missing) == 0)
 	r.find()
@@ -260,18 +277,25 @@ func short(tested []Tested, promised map[string]int, stories bool) (all []string
 // find gathers the findings of all searches: what did harm comes first.
 func (r *Result) find() {
 	played := r.played()
-	for _, sum := range r.Searches {
-		for _, f := range sum.Tally.Failed {
-			key := digest([]string{sum.Story, f.Signature})[:10]
-			i := slices.IndexFunc(r.Findings, func(known Finding) bool { return known.Key == key })
-			if i < 0 {
-				i = len(r.Findings)
-				r.Findings = append(r.Findings, Finding{
-					Key: key, Story: sum.Story, Strategy: sum.Strategy, Seed: sum.Seed, Guarantee: f.Invariant, Signature: f.Signature, Missing: f.Missing,
-					First: f.Schedule, Plan: sum.story,
+	for _, caused := range []bool{true, false} {
+		for _, sum := range r.Searches {
+			for _, f := range sum.Tally.Failed {
+				if caused != (f.Cause != "") {
+					continue
+				}
+				i := slices.IndexFunc(r.Findings, func(known Finding) bool {
+					return known.Story == sum.Story && known.Signature == f.Signature && (known.Cause == f.Cause || !caused)
 				})
+				if i < 0 {
+					i = len(r.Findings)
+					r.Findings = append(r.Findings, Finding{
+						Key: digest([]string{sum.Story, f.Signature + f.Cause})[:10], Story: sum.Story, Strategy: sum.Strategy, Seed: sum.Seed,
+						Guarantee: f.Invariant, Signature: f.Signature, Cause: f.Cause, Missing: f.Missing,
+						First: f.Schedule, Divides: f.Divides, Plan: sum.story, Of: sum.Search, Given: f.Given,
+					})
+				}
+				r.Findings[i].Count += f.Count
 			}
-			r.Findings[i].Count += f.Count
 		}
 	}
 	for i := range r.Findings {
