@@ -34,8 +34,8 @@ func outline(version, name string) *Outline {
 	return NewOutline(version, c, digest(name), searches)
 }
 
-// TestBranches: a search that plays combinations is cut by its branches, into jobs of about the same
-// work as those of others; how many schedules it has is no forecast any more when all were played.
+// TestBranches: a search that plays combinations is cut by its branches, into jobs of about the
+// same work as those of others. When all were played, the number of schedules is no forecast.
 func TestBranches(t *testing.T) {
 	c := &scenarios.Campaign{Metadata: scenarios.CampaignMetadata{Name: "deep"}}
 	o := NewOutline("v1", c, "d", []Search{
