@@ -35,6 +35,8 @@ type Tally struct {
 	Limited int `json:"limited,omitempty"`
 	// Rulings are how often each guarantee was put to the test in all schedules.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
+	// Edges are in how many of them each came about.
+	Edges map[Point]int `json:"edges,omitempty"`
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration `json:"simulated"`
 	// Failed has one failure for each signature.
@@ -190,6 +192,12 @@ func (t *Tally) Add(chosen Schedule, r Result) {
 	default:
 		one.Unknown = 1
 	}
+	for _, e := range r.Edges {
+		if one.Edges == nil {
+			one.Edges = make(map[Point]int, len(r.Edges))
+		}
+		one.Edges[e] = 1
+	}
 	if one.Held == 0 {
 		one.Failed = []Failure{{Signature: r.Signature, Invariant: r.Invariant, Missing: r.Missing, Schedule: chosen.Played(r), Given: []Schedule{chosen}, Count: 1}}
 	}
@@ -210,6 +218,12 @@ func (t *Tally) Merge(o Tally) {
 	}
 	for id, more := range o.Closest { // order does not matter: each has its own
 		t.near(id, more)
+	}
+	for e, n := range o.Edges { // order does not matter: sums
+		if t.Edges == nil {
+			t.Edges = make(map[Point]int)
+		}
+		t.Edges[e] += n
 	}
 	for _, more := range o.Failed {
 		i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == more.Signature })

@@ -28,6 +28,8 @@ type Options struct {
 	Depth int
 	// Within is how late a step comes at most; 0 stands for [apart].
 	Within time.Duration
+	// Reach is an edge in words that the search is to bring about, in place of its strategy; or "".
+	Reach string
 	// For is how long to search, in place of a number of schedules; 0 is for as long as it takes.
 	For time.Duration
 	// Resume is a directory that keeps what came of each schedule, or "".
@@ -76,7 +78,7 @@ func (t *Told) Again(ctx context.Context, story *campaign.Story, o Options) (*ca
 	if o.Depth == 0 && (o.Schedules > 0 || o.For > 0) {
 		o.Depth = 2
 	}
-	chosen, err := choose(o.Strategy, &space{
+	from := &space{
 		seed: o.Seed, steps: t.steps, singles: Singles(plain(t.steps)), bound: cmp.Or(o.Within, apart),
 		depth: o.Depth, whole: o.Depth > 1 && o.Schedules == 0 && o.For == 0,
 		runOf: func(deviations []scenarios.Deviation) ([]told, error) {
@@ -87,12 +89,26 @@ func (t *Told) Again(ctx context.Context, story *campaign.Story, o Options) (*ca
 			}
 			return steps, err
 		},
-	})
+	}
+	chosen, err := choose(o.Strategy, from)
 	if err != nil {
 		return nil, err
 	}
+	var known *edges
+	if chosen.learns || o.Reach != "" {
+		if known, err = edgesOf(ctx, t.simulator, story.Plan); err != nil {
+			return nil, err
+		}
+	}
+	if o.Reach != "" {
+		if chosen, err = known.reach(o.Reach, from); err != nil {
+			return nil, err
+		}
+	}
 	story.Cover = story.Cover || chosen.learns
-	s := &campaign.Search{Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what, Branching: chosen.branching}
+	s := &campaign.Search{
+		Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what, Branching: chosen.branching, Edges: known.list(), Aim: o.Reach,
+	}
 	s.Explain = NewPlayer(t.simulator, s.Story).Explain
 	switch {
 	case o.For > 0:
