@@ -21,7 +21,7 @@ const (
 	// keptEvery is how long a blob grows before it is stored again. Whoever goes on after a process
 	// that was killed plays that much anew.
 	keptEvery = 30 * time.Second
-	// farewell is how long a process that was told to stop takes to store its blob.
+	// farewell is how long a process that has to stop takes to store its blob.
 	farewell = 20 * time.Second
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 // TestStored: a file that was stored is there for the next one, who keeps what he has more of; a
-// process that was told to stop stores its file all the same, and one whose store fails says so.
+// process that has to stop stores its file all the same, and one whose store fails says so.
 func TestStored(t *testing.T) {
 	s := &storetest.Store{Bucket: "nights"}
 	for name, value := range s.Start(t) {

@@ -91,7 +91,7 @@ func job(n int) error {
 	}
 	defer func() { _ = c.Stop() }() // the keeper sees to it
 	config := c.Config()
-	config.QPS = -1 // ours is no part of what is measured
+	config.QPS = -1 // nothing that this program asks for is measured
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

@@ -34,8 +34,8 @@ type Bucket struct {
 	client       *http.Client
 }
 
-// Variables are those of the environment that say where the store is and who asks it, by the names
-// that other programs know them by.
+// Variables lists the variables of the environment that name the store and who asks it, as other
+// programs know them.
 const Variables = "AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and where they are needed AWS_SESSION_TOKEN and AWS_REGION"
 
 // Parse reads the name of a place, such as s3://bucket/nights.
