@@ -281,7 +281,7 @@ func repeated(blob []byte, i, n int) ([]byte, error) {
 		from := json.NewDecoder(bytes.NewReader(text))
 		from.UseNumber()
 		number := bytes.HasPrefix(text, []byte(`{"number"`))
-		if !number { // a search is what it is
+		if !number { // a search stays as it is
 			if err := from.Decode(&line); err != nil {
 				return nil, fmt.Errorf("read the blob: %w", err)
 			}
