@@ -32,7 +32,11 @@ func TestStored(t *testing.T) {
 	}
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		err := os.MkdirAll(filepath.Dir(name), 0o700)
+		if err == nil {
+			err = os.WriteFile(name, []byte(text), 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

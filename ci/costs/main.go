@@ -264,7 +264,7 @@ func merge(blob string, n int) error {
 	merging := exec.Command(program, "campaign", "merge", dir, "--no-shrink", "--out", filepath.Join(dir, "report"))
 	began := time.Now()
 	said, err := merging.CombinedOutput()
-	if code := merging.ProcessState.ExitCode(); code > 2 { // whatever was found
+	if code := merging.ProcessState.ExitCode(); code < 0 || code > 2 { // whatever was found
 		return fmt.Errorf("merging ends with %w:\n%s", err, said)
 	}
 	fmt.Printf("%d blobs of %.1f MB: merged in %s, %s of a core, with at most %d MB\n  %s\n", n, float64(size)/1e6, time.Since(began).Round(100*time.Millisecond),
