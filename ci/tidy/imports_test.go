@@ -47,7 +47,7 @@ var layers = []layer{
 	{"cmd", []string{"./", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang/prometheus"}, "the command joins everything"},
 	{"cmd/bisect", []string{"./vms/keeper"}, "a history is searched whatever fails in it"},
 	{"cmd/oncluster", slices.Concat([]string{"./lab/cluster", "./vms/keeper"}, kubernetes, everyClient), "a Job has an image and files in it, whatever they are"},
-	{"cmd/store", []string{"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/smithy-go/encoding/httpbinding"}, "a store keeps files, whatever is in them"},
+	{"cmd/store", []string{"./cmd/store", "github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/smithy-go/encoding/httpbinding"}, "a store keeps files, whatever is in them"},
 	{"cmd/incluster", []string{"./controllers/.", "./controllers/manifests", "./onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
 
 	{"scenarios", []string{"./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "sigs.k8s.io/yaml"}, whyScenarios},
