@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -56,6 +57,8 @@ a step that never came, or that passes no gate.`,
 			if err != nil {
 				return err
 			}
+			known := Vocabulary().Controllers
+			r.Changes = slices.ContainsFunc(plan.Spec.Controllers, func(c scenarios.Controller) bool { return known[c.Name].Brought })
 			r.Replayed(outcome)
 			if test != "" {
 				if err := report.Guards(outcome, filepath.Join(filepath.Dir(args[0]), "history.jsonl")); err != nil {

@@ -238,6 +238,9 @@ func (s *Set) Scheme() *runtime.Scheme {
 // Schemes returns the schemes that the controllers of modules speak, which must not be changed.
 func (s *Set) Schemes() []*runtime.Scheme { return slices.Clone(s.schemes) }
 
+// Brought reports whether a controller is a module's, and not fencelab's own.
+func (s *Set) Brought(controller string) bool { return s.speaks[controller] != nil }
+
 // SchemeOf returns the scheme that a controller speaks, which must not be changed.
 func (s *Set) SchemeOf(controller string) *runtime.Scheme {
 	if own := s.speaks[controller]; own != nil {

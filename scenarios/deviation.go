@@ -76,24 +76,24 @@ const (
 // stepFaults are all faults of single steps: what each holds up, which is something that had
 // been decided, for as long as the fault's extent, or nothing; whether its actor tries
 // again what has failed, which one that has just started doesn't know of; a fault that is
-// less of the same; and what happens, in words. A list that is old is no excuse: who acts can
-// read.
+// less of the same; the kind of trouble; and what happens, in words. A list that is old is no
+// excuse: who acts can read.
 var stepFaults = []stepFault{
-	{FaultCrashBefore, false, false, FaultErrorBefore, "ACTOR died before its DEED"},
-	{FaultCrashAfter, false, false, FaultErrorAfter, "ACTOR died right after its DEED"},
-	{FaultCrashLate, true, false, FaultLate, "ACTOR died as it sent its DEED, which was carried out BY later"},
-	{FaultCrashStale, false, false, FaultCrashBefore, "ACTOR died before its DEED, and started again with caches BY old"},
-	{FaultErrorBefore, false, true, "", "ACTOR's DEED failed, and nothing was done"},
-	{FaultErrorAfter, false, true, "", "ACTOR's DEED was carried out, and ACTOR was told that it failed"},
-	{FaultLate, true, true, "", "ACTOR gave up on its DEED, which was carried out BY later"},
-	{FaultForbidden, false, true, "", "ACTOR's DEED was answered 403 Forbidden"},
-	{FaultNotFound, false, true, "", "ACTOR's DEED was answered 404 Not Found"},
-	{FaultConflict, false, true, "", "ACTOR's DEED was answered 409 Conflict"},
-	{FaultTooMany, false, true, "", "ACTOR's DEED was answered 429 Too Many Requests"},
-	{FaultInternal, false, true, "", "ACTOR's DEED was answered 500 Internal Server Error"},
-	{FaultIgnore, false, true, "", "the BMC accepted ACTOR's DEED and did nothing"},
-	{FaultRelist, false, false, "", "ACTOR's cache skipped to the present in place of its DEED"},
-	{FaultStaleList, false, false, "", "ACTOR started with caches BY old"},
+	{FaultCrashBefore, false, false, FaultErrorBefore, died, "ACTOR died before its DEED"},
+	{FaultCrashAfter, false, false, FaultErrorAfter, died, "ACTOR died right after its DEED"},
+	{FaultCrashLate, true, false, FaultLate, died, "ACTOR died as it sent its DEED, which was carried out BY later"},
+	{FaultCrashStale, false, false, FaultCrashBefore, died, "ACTOR died before its DEED, and started again with caches BY old"},
+	{FaultErrorBefore, false, true, "", failed, "ACTOR's DEED failed, and nothing was done"},
+	{FaultErrorAfter, false, true, "", failed, "ACTOR's DEED was carried out, and ACTOR was told that it failed"},
+	{FaultLate, true, true, "", late, "ACTOR gave up on its DEED, which was carried out BY later"},
+	{FaultForbidden, false, true, "", failed, "ACTOR's DEED was answered 403 Forbidden"},
+	{FaultNotFound, false, true, "", failed, "ACTOR's DEED was answered 404 Not Found"},
+	{FaultConflict, false, true, "", failed, "ACTOR's DEED was answered 409 Conflict"},
+	{FaultTooMany, false, true, "", failed, "ACTOR's DEED was answered 429 Too Many Requests"},
+	{FaultInternal, false, true, "", failed, "ACTOR's DEED was answered 500 Internal Server Error"},
+	{FaultIgnore, false, true, "", ignored, "the BMC accepted ACTOR's DEED and did nothing"},
+	{FaultRelist, false, false, "", skipped, "ACTOR's cache skipped to the present in place of its DEED"},
+	{FaultStaleList, false, false, "", stale, "ACTOR started with caches BY old"},
 }
 
 // delayed is the sentence for a delay without a fault, and waited for a wait without one.
@@ -106,8 +106,18 @@ type stepFault struct {
 	fault        StepFault
 	holds, fails bool
 	lesser       StepFault
-	told         string
+	kind, told   string
 }
+
+// The kinds of trouble that a step can have, of whoever takes it.
+const (
+	late    = "WHO was late"
+	died    = "WHO died"
+	failed  = "a request of WHO failed"
+	ignored = "the BMC ignored WHO"
+	skipped = "WHO skipped news"
+	stale   = "WHO began with old news"
+)
 
 // nouns say what the verbs of deeds do to their object, or alone. Those above the line pass a gate,
 // and the others happen in the simulator, within a process or in the world.
@@ -160,8 +170,8 @@ func nounOf(does string) string {
 }
 
 // Lesser are deviations of the same step that are slighter, the slightest first: a lesser
-// fault, none of the delay beside a fault, or the delays of these that are shorter. An order is
-// as slight as it can be.
+// fault, a fault or its delay alone, or the delays of these that are shorter. An order is as
+// slight as it can be.
 func (d Deviation) Lesser(delays []time.Duration) []Deviation {
 	var lesser []Deviation
 	add := func(fault StepFault, delay Duration) {
@@ -183,6 +193,7 @@ func (d Deviation) Lesser(delays []time.Duration) []Deviation {
 		}
 		if d.Delay > 0 && !d.Fault.HasExtent() {
 			add(d.Fault, 0)
+			add("", d.Delay)
 		}
 	}
 	for _, delay := range delays {
@@ -200,6 +211,26 @@ func StepFaults() []StepFault {
 		faults[i] = stepFaults[i].fault
 	}
 	return faults
+}
+
+// Cause says who has which kind of trouble: "reboot was late". It leaves out by how much and at
+// which of the steps, since a mistake shows at several of them. A cache has troubles of its own.
+func (d Deviation) Cause() string {
+	who, rest, _ := strings.Cut(d.Step, "/")
+	if strings.HasPrefix(rest, "deliver") {
+		process, kind, _ := strings.Cut(who, ".")
+		who = strings.TrimSuffix(process+"'s cache of "+kind, " of ")
+	}
+	kind := late
+	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
+		kind = stepFaults[i].kind
+	}
+	return strings.ReplaceAll(kind, "WHO", who)
+}
+
+// Brings reports whether this deviation, or one that is slighter, has a cause.
+func (d Deviation) Brings(cause string) bool {
+	return d.Cause() == cause || slices.ContainsFunc(d.Lesser(nil), func(less Deviation) bool { return less.Brings(cause) })
 }
 
 // clientPatience is how long clients wait at least for an answer, before they try again.

@@ -89,6 +89,9 @@ var errFar = errors.New("far enough")
 func (s *Simulator) stopAt(plan *scenarios.Plan, n int, independent func(one, other steps.Step) bool) (*audited, error) {
 	a := &audited{Backend: s.Backend(), known: make(map[steps.Name]steps.Step), skip: n, independent: independent}
 	a.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
+		if slices.ContainsFunc(plan.Deviations, func(d scenarios.Deviation) bool { return d.Fault == scenarios.FaultRelist && d.Step == step.Name() }) {
+			step.Verb = steps.Lists
+		}
 		a.known[steps.Name{Actor: step.Actor, Class: step.Class, N: step.N}] = step
 		return scenarios.Deviation{}, false
 	}

@@ -181,7 +181,7 @@ func (s *stream) expire() {
 }
 
 func (s *stream) listAgain(life int) {
-	s.p.w.schedule(&s.actor, steps.ClassDeliver, steps.Deed{Verb: "list", On: steps.Object{Kind: s.kind.Kind}}, expiredLatency, func(trouble) {
+	s.p.w.schedule(&s.actor, steps.ClassDeliver, steps.Deed{Verb: steps.Lists, On: steps.Object{Kind: s.kind.Kind}}, expiredLatency, func(trouble) {
 		switch {
 		case life != s.p.life: // another process has listed, and watches
 			s.thaw()

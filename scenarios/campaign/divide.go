@@ -29,8 +29,9 @@ const (
 // cameOut is a schedule that was played and how it came out.
 type cameOut struct {
 	Schedule
-	verdict   invariant.Verdict
-	signature string
+	verdict invariant.Verdict
+	// of is the group that it belongs to, if it failed: a signature and a cause.
+	of Failure
 }
 
 // Divide looks for what divides the failures of a search from the schedules that held, and notes it
@@ -69,8 +70,8 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 	asked = slices.Compact(asked)
 	held := s.ask(workers, asked, of(dividedHeld, func(p cameOut) bool { return p.verdict == invariant.Held }))
 	for i, f := range failures {
-		failed := s.ask(workers, asked, of(dividedFailed, func(p cameOut) bool { return p.signature == f.Signature }))
-		at := slices.IndexFunc(t.Failed, func(g Failure) bool { return g.Signature == f.Signature })
+		failed := s.ask(workers, asked, of(dividedFailed, func(p cameOut) bool { return f.alike(p.of) }))
+		at := slices.IndexFunc(t.Failed, f.alike)
 		t.Failed[at].Divides = divides(facts[i], failed, held)
 		if shrunk := t.Failed[at].Schedule.Shrunk; shrunk != nil {
 			shrunk.Divides = t.Failed[at].Divides

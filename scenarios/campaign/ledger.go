@@ -126,6 +126,8 @@ func (r Rulings) Plus(o Rulings) Rulings {
 type Cluster struct {
 	Signature string `json:"signature"`
 	Guarantee string `json:"guarantee,omitempty"`
+	// Cause says what they deviate in.
+	Cause string `json:"cause,omitempty"`
 	// Missing says that the guarantee was broken by what never came.
 	Missing   bool `json:"missing,omitempty"`
 	Schedules int  `json:"schedules"`
@@ -237,9 +239,17 @@ func (s *Search) searched(t Tally) *Searched {
 	}
 	found.Edges, found.NeverCame = len(s.Edges), s.Gaps(t)
 	for _, f := range t.Failures() {
-		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1, Divides: f.Divides})
+		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Cause: f.Cause, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1, Divides: f.Divides})
 	}
 	return found
+}
+
+// What says what they have in common, in a line.
+func (c *Cluster) What() string {
+	if c.Cause == "" {
+		return c.Signature
+	}
+	return c.Signature + ", when " + c.Cause
 }
 
 // Kind says in a word what is wrong: violated, missing (what was promised never came) or unknown.

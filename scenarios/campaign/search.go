@@ -35,6 +35,9 @@ type Search struct {
 	// closest to it first.
 	Explain func(Schedule) ([]Fact, error)
 
+	// One says that only the first failure of a tally is shrunk.
+	One bool
+
 	// played are the schedules that can be played again as they were.
 	played []cameOut
 	// waiting counts the schedules that the workers have yet to report on, and variants counts
@@ -190,7 +193,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 // note remembers a schedule that can be played again as it was, for what divides it from others.
 func (s *Search) note(chosen Schedule, r Result) {
 	if whole := !chosen.Draw || len(r.Drawn) > 0; whole && s.Explain != nil {
-		s.played = append(s.played, cameOut{chosen.Played(r), r.Verdict, r.Signature})
+		s.played = append(s.played, cameOut{chosen.Played(r), r.Verdict, Failure{Signature: r.Signature, Cause: r.Cause}})
 	}
 }
 

@@ -252,7 +252,11 @@ func (s *Session) Failures(search *Search, t Tally, show func(*scenarios.Plan) e
 			s.To.Print("\nand %s of failure\n", phrase.Count(len(failures)-i, "more kind"))
 			break
 		}
-		s.To.Print("\n%s like this one, schedule %d:\n", phrase.Count(f.Count, "schedule"), f.Schedule.Number+1)
+		when := "" // where another group broke the same
+		if slices.ContainsFunc(failures, func(g Failure) bool { return g.Signature == f.Signature && !f.alike(g) }) && f.Cause != "" {
+			when = ", in which " + f.Cause
+		}
+		s.To.Print("\n%s like this one, schedule %d%s:\n", phrase.Count(f.Count, "schedule"), f.Schedule.Number+1, when)
 		if f.Divides != "" && f.Schedule.Shrunk == nil {
 			s.To.Print("  %s\n", f.Divides)
 		}

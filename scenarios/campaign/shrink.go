@@ -19,15 +19,70 @@ const (
 
 // Shrink reduces the schedules of the failures that a report shows to what they need. It uses the
 // workers of the search, which has ended. Its findings don't change the counts.
+//
+// The deviations that a schedule needs are the cause of its failure, and group it anew. At most
+// twice as many are shrunk as are shown, since some turn out to be of one group.
 func (s *Search) Shrink(workers Workers, t *Tally) {
-	for i, f := range t.Failures() {
-		if i == failuresShown {
+	for range 2 * failuresShown {
+		failures := t.Failures()
+		i := slices.IndexFunc(failures, func(f Failure) bool { return f.Schedule.Shrunk == nil })
+		if i < 0 || i >= failuresShown {
 			return
 		}
-		at := slices.IndexFunc(t.Failed, func(g Failure) bool { return g.Signature == f.Signature })
-		trials := &trials{workers: workers, signature: f.Signature, waiting: &s.waiting, variants: &s.variants}
-		t.Failed[at].Schedule = trials.shrink(f.Schedule)
+		trials := &trials{workers: workers, signature: failures[i].Signature, waiting: &s.waiting, variants: &s.variants}
+		if s.regroup(t, failures[i], trials.shrink(failures[i].Schedule)); s.One {
+			return
+		}
 	}
+}
+
+// regroup files a failure under the cause of the schedule that is left of its first. Groups of that
+// cause are one, and those that no deviation was needed for. Schedules of several deviations that
+// have none of this cause make a group of their own, whose cause isn't known.
+func (s *Search) regroup(t *Tally, f Failure, left Schedule) {
+	was := f
+	if f.Schedule = left; f.Invariant != "" {
+		f.Cause = CauseOf(left.Deviations)
+	}
+	t.Failed = slices.DeleteFunc(t.Failed, was.alike)
+	var others *Failure
+	for i := range s.played {
+		p := &s.played[i]
+		switch {
+		case p.of.Signature != f.Signature, !was.alike(p.of) && f.Cause != "":
+		case f.Cause == "" && !slices.ContainsFunc(t.Failed, func(g Failure) bool { return g.alike(p.of) && g.Schedule.Shrunk != nil }):
+			p.of.Cause = ""
+		case !was.alike(p.of):
+		case was.Cause == "" && p.Number != left.Number && !brings(p.Deviations, left.Deviations):
+			if f.Count--; others == nil {
+				others = &Failure{Signature: f.Signature, Invariant: f.Invariant, Missing: f.Missing, Schedule: p.Schedule}
+			}
+			if others.Count++; p.Number < others.Schedule.Number {
+				others.Schedule = p.Schedule
+			}
+		default:
+			p.of.Cause = f.Cause
+		}
+	}
+	t.Failed = slices.DeleteFunc(t.Failed, func(g Failure) bool {
+		same := f.alike(g) || g.Signature == f.Signature && f.Cause == "" && g.Schedule.Shrunk == nil
+		if same {
+			if f.Count += g.Count; g.Schedule.Shrunk != nil && g.Schedule.Number < f.Schedule.Number {
+				f.Schedule = g.Schedule
+			}
+		}
+		return same
+	})
+	if t.Failed = append(t.Failed, f); others != nil {
+		t.Failed = append(t.Failed, *others)
+	}
+}
+
+// brings reports whether deviations can have each cause that others, which were shrunk, have.
+func brings(deviations, shrunk []scenarios.Deviation) bool {
+	return !slices.ContainsFunc(causes(shrunk), func(cause string) bool {
+		return !slices.ContainsFunc(deviations, func(d scenarios.Deviation) bool { return d.Brings(cause) })
+	})
 }
 
 // trials are schedules that are tried in place of one that failed.

@@ -234,3 +234,70 @@ func TestLesser(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// twofold plays schedules that break the same for one of two causes: a step of reboot that is late
+// by two seconds at least, or any death of fencer.
+type twofold struct{ cluttered }
+
+func (c *twofold) result(s Schedule) Result {
+	r := Result{Number: s.Number, Variant: s.Variant, Verdict: invariant.Held}
+	for _, d := range s.Deviations {
+		late := strings.HasPrefix(d.Step, "reboot/") && time.Duration(d.Delay) >= 2*time.Second
+		if late || strings.HasPrefix(d.Step, "fencer/") && (d.Fault == scenarios.FaultCrashBefore || d.Fault == scenarios.FaultCrashAfter) {
+			r.Verdict, r.Invariant, r.Signature = invariant.Violated, "at-most-one", "at-most-one: a, b"
+			if len(s.Deviations) == 1 {
+				r.Cause = CauseOf(s.Deviations)
+			}
+		}
+	}
+	return r
+}
+
+func (c *twofold) Take() (Result, bool) {
+	s := c.waiting[0]
+	c.waiting = c.waiting[1:]
+	return c.result(s), true
+}
+
+// TestCauses: schedules that break the same for two causes are two groups, also if they have other
+// deviations beside; those of one cause are one, at whichever step and by however much.
+func TestCauses(t *testing.T) {
+	late := func(step string, by time.Duration, fault scenarios.StepFault) scenarios.Deviation {
+		return scenarios.Deviation{Step: step, Delay: scenarios.Duration(by), Fault: fault}
+	}
+	dies := scenarios.Deviation{Step: "fencer/api/4", Fault: scenarios.FaultCrashBefore}
+	noise := func(n int) scenarios.Deviation { return late(fmt.Sprintf("kubelet/work/%d", n), time.Second, "") }
+	for _, tc := range []struct {
+		what      string
+		schedules [][]scenarios.Deviation
+		want      string
+	}{
+		{"one cause at several steps", [][]scenarios.Deviation{{late("reboot/api/3", 90*time.Second, "")}, {late("reboot/bmc/1", 15*time.Second, "")}}, "2 reboot was late"},
+		{"a fault whose delay does it", [][]scenarios.Deviation{{late("reboot/api/3", 90*time.Second, scenarios.FaultInternal)}, {late("reboot/bmc/1", 15*time.Second, "")}}, "2 reboot was late"},
+		{"two causes", [][]scenarios.Deviation{{late("reboot/api/3", 90*time.Second, "")}, {dies}, {late("reboot/api/9", 15*time.Second, "")}}, "2 reboot was late; 1 fencer died"},
+		{"beside others", [][]scenarios.Deviation{
+			{noise(1), late("reboot/api/3", 90*time.Second, ""), noise(2)}, {noise(1), dies}, {noise(4), noise(5), late("reboot/work/9", 15*time.Second, "")}, {dies},
+		}, "2 reboot was late; 2 fencer died"},
+	} {
+		workers := &twofold{}
+		s := &Search{Story: &Story{Plan: new(scenarios.Plan)}}
+		var tally Tally
+		for n, deviations := range tc.schedules {
+			schedule := Schedule{Number: n, Deviations: deviations}
+			r := workers.result(schedule)
+			tally.Add(schedule, r)
+			s.played = append(s.played, cameOut{schedule, r.Verdict, Failure{Signature: r.Signature, Cause: r.Cause}})
+		}
+		s.Shrink(workers, &tally)
+		var got []string
+		for _, f := range tally.Failures() {
+			got = append(got, fmt.Sprint(f.Count, " ", f.Cause))
+			if n := len(slices.DeleteFunc(slices.Clone(s.played), func(p cameOut) bool { return !f.alike(p.of) })); n != f.Count || f.Schedule.Shrunk == nil {
+				t.Errorf("%s: %+v has %d of the schedules", tc.what, f, n)
+			}
+		}
+		if text := strings.Join(got, "; "); text != tc.want {
+			t.Errorf("%s: %s, want %s", tc.what, text, tc.want)
+		}
+	}
+}

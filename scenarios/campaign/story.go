@@ -66,6 +66,8 @@ type Result struct {
 	Broke     []string `json:"broke,omitempty"`
 	// Signature groups schedules that failed in the same way.
 	Signature string `json:"signature,omitempty"`
+	// Cause names the trouble of a schedule that broke a guarantee with a single deviation.
+	Cause string `json:"cause,omitempty"`
 	// Missing says that the guarantee was broken by what never came.
 	Missing bool `json:"missing,omitempty"`
 	// Drawn are the deviations that were drawn, recorded where a schedule didn't hold and where

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
@@ -39,7 +41,7 @@ type Tally struct {
 	Edges map[Point]int `json:"edges,omitempty"`
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration `json:"simulated"`
-	// Failed has one failure for each signature.
+	// Failed has one failure for each signature and cause.
 	Failed []Failure `json:"failed,omitempty"`
 	// Closest is where each guarantee was nearest to being broken in a schedule that held. It is
 	// there where each outcome was looked at, see [Tally.Near].
@@ -91,11 +93,14 @@ func (t *Tally) near(id string, call Call) {
 	t.Closest[id] = call
 }
 
-// Failure is schedules that broke a guarantee in the same way, or whose verdict is
-// unknown for the same reason.
+// Failure is schedules that broke a guarantee in the same way for the same cause, or whose verdict
+// is unknown for the same reason.
 type Failure struct {
 	// Signature is common to all failures of the group.
 	Signature string `json:"signature"`
+	// Cause says what the schedules of a group deviate in: see [CauseOf]. That of a schedule with
+	// several deviations is "" until it has been shrunk, as is that of one that needs none.
+	Cause string `json:"cause,omitempty"`
 	// Invariant is the guarantee, or "" for an unknown verdict.
 	Invariant string `json:"guarantee,omitempty"`
 	// Missing says that what was promised never came, and not that something was done that
@@ -108,6 +113,23 @@ type Failure struct {
 	Given    []Schedule `json:"given,omitempty"`
 	// Count is their number.
 	Count int `json:"count"`
+}
+
+// alike reports whether failures are of one group.
+func (f *Failure) alike(o Failure) bool { return f.Signature == o.Signature && f.Cause == o.Cause }
+
+// causes lists the causes of deviations, each once.
+func causes(deviations []scenarios.Deviation) (all []string) {
+	for _, d := range deviations {
+		all = append(all, d.Cause())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// CauseOf says who has which kind of trouble in a schedule that needs these deviations to fail.
+func CauseOf(deviations []scenarios.Deviation) string {
+	return strings.Join(causes(deviations), ", and ")
 }
 
 // ResultOf returns the result of a schedule with this outcome.
@@ -134,6 +156,9 @@ func ResultOf(o *play.Outcome) Result {
 		// A run that has waited in vain misses something. What a story's own claim forbids has
 		// come, though the claim counts from the beginning of the run.
 		r.Missing = v.Second.Kind.Layer() == history.Engine || v.First.Kind.Layer() == history.Engine && v.Invariant != play.AsTold
+		if o.Injected.Deviations == (play.Count{Took: 1, Of: 1}) {
+			r.Cause = CauseOf(o.Plan.Deviations)
+		}
 		for _, result := range o.Results {
 			if result.Verdict == invariant.Violated {
 				r.Broke = append(r.Broke, result.Invariant)
@@ -199,7 +224,7 @@ func (t *Tally) Add(chosen Schedule, r Result) {
 		one.Edges[e] = 1
 	}
 	if one.Held == 0 {
-		one.Failed = []Failure{{Signature: r.Signature, Invariant: r.Invariant, Missing: r.Missing, Schedule: chosen.Played(r), Given: []Schedule{chosen}, Count: 1}}
+		one.Failed = []Failure{{Signature: r.Signature, Cause: r.Cause, Invariant: r.Invariant, Missing: r.Missing, Schedule: chosen.Played(r), Given: []Schedule{chosen}, Count: 1}}
 	}
 	t.Merge(one)
 }
@@ -226,7 +251,7 @@ func (t *Tally) Merge(o Tally) {
 		t.Edges[e] += n
 	}
 	for _, more := range o.Failed {
-		i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == more.Signature })
+		i := slices.IndexFunc(t.Failed, more.alike)
 		if i < 0 {
 			t.Failed = append(t.Failed, more)
 			continue

@@ -75,7 +75,7 @@ func (d *document) absent(s *scenarios.Scenario, vocab Vocabulary) {
 	}
 	switch at := fmt.Sprintf("spec.controllers[%d]", check); {
 	case check < 0:
-	case s.Spec.HealthCheck == nil:
+	case s.Spec.HealthCheck == nil && !vocab.Controllers[s.Spec.Controllers[check].Name].Brought: // else it has settings of its own
 		d.bad(at, "it marks nobody without spec.healthCheck: add that, or leave it out")
 	case !acts:
 		d.bad(at, "no controller acts on what it marks: add one, such as remediation")

@@ -71,6 +71,8 @@ type ControllerVocabulary struct {
 	// Plays is the part by which the guarantees judge the controller; empty for those
 	// that they know by name, and for none.
 	Plays string
+	// Brought says that a module has brought it.
+	Brought bool
 	// StandIn says that the controller takes part without being listed.
 	StandIn bool
 	// ForVolumes says that it takes part only where the workload has a volume.

@@ -85,6 +85,7 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 			},
 			EveryHost: r.Place == controllers.EveryHost,
 			Plays:     string(r.Plays),
+			Brought:   set.Brought(r.Name),
 		}
 		if r.Announces != "" {
 			vocabulary.Annotations = append(vocabulary.Annotations, r.Announces)

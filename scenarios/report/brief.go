@@ -51,9 +51,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	if s := o.Plan.Shrunk; s != nil && s.Divides != "" {
 		head = append([]string{s.Divides}, head...)
 	}
-	if broken != nil {
-		foot = append(foot, margin(broken)...)
-	} else if verdict.Undecided() {
+	if broken == nil && verdict.Undecided() {
 		foot = append(foot, list("still in force", scenarios.InForce(o.Plan.Spec.Steps[:o.Steps]))...)
 		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
 			foot = append(foot, list("without effect", idle)...)
@@ -177,16 +175,6 @@ func list(what string, things []string) []string {
 		line += fmt.Sprintf("; and %d more", more)
 	}
 	return []string{line}
-}
-
-// margin says by how much the order was missed, of two events that have one. A promise that was not
-// kept has none: the time from which it counts may be later than what it is about.
-func margin(v *invariant.Violation) []string {
-	switch {
-	case v.First.Seq == v.Second.Seq, v.Open, v.Margin <= 0, v.Invariant == play.AsTold:
-		return nil
-	}
-	return []string{fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)}
 }
 
 // Look is the run as one looks at it: event by event, with what was true and what was

@@ -147,7 +147,7 @@ func (c *Console) Campaign(own *Campaign) error {
 
 func (c *Console) findings(word string, all []shard.Finding) {
 	for _, f := range all {
-		fmt.Fprintf(c.Out, "  %s%-8s %s %s: %s, in %d of %s\n", word, f.Kind(), f.Key, f.Story, f.Signature, f.Count, phrase.Count(f.Schedules, "schedule"))
+		fmt.Fprintf(c.Out, "  %s%-8s %s %s: %s, in %d of %s\n", word, f.Kind(), f.Key, f.Story, f.What(), f.Count, phrase.Count(f.Schedules, "schedule"))
 		if f.Divides != "" {
 			fmt.Fprintf(c.Out, "           %s\n", f.Divides)
 		}

@@ -31,6 +31,8 @@ type Console struct {
 	Real  bool
 	// Parts are the replaceable parts of a lab.
 	Parts []*Part
+	// Changes says that the controllers of a plan are a module's, whose authors change them.
+	Changes bool
 	// Trace says that every event is printed as it happens.
 	Trace bool
 	// Dir is where all runs are saved. Without one, those that did not come out as

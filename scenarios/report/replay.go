@@ -72,6 +72,8 @@ func (c *Console) asBefore(o *play.Outcome, saved string) error {
 	switch {
 	case errors.As(err, &different) && different.Plan:
 		return exit.Coded(exit.Invalid, err)
+	case err != nil && c.Changes:
+		return exit.Coded(exit.Invalid, fmt.Errorf("%w\nthe controllers of the module have changed since the plan was saved, or don't always do the same: save it anew from a run of today", err))
 	case err != nil:
 		return exit.Coded(exit.Internal, err)
 	case o.Plan.Digest != "":

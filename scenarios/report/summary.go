@@ -46,7 +46,7 @@ func summaryOf(l *campaign.Ledger) []byte {
 		fmt.Fprintf(&b, "\n%s: %s of failure\n\n| schedules | first | what they have in common |\n|---|---|---|\n",
 			Cell(e.Scenario), phrase.Count(len(e.Search.Failures), "kind"))
 		for _, f := range e.Search.Failures {
-			fmt.Fprintf(&b, "| %d | %d | %s |\n", f.Schedules, f.First, Cell(f.Signature))
+			fmt.Fprintf(&b, "| %d | %d | %s |\n", f.Schedules, f.First, Cell(f.What()))
 		}
 	}
 	if len(skipped) > 0 {

@@ -36,6 +36,9 @@ type Deed struct {
 // that it calls independent are so, and others may be, too.
 type Footprint struct{ Reads, Writes []string }
 
+// Lists is the verb of a delivery that brings a cache to the present state of a kind.
+const Lists = "list"
+
 // The places of actors.
 const (
 	PlaceProcess = "process/"
@@ -75,6 +78,10 @@ func (s Step) Footprint() Footprint {
 		}
 	case ClassStart:
 		f.Reads = append(f.Reads, "api")
+	case ClassDeliver:
+		if s.Verb == Lists {
+			f.Reads = append(f.Reads, s.Object.path())
+		}
 	case ClassLease:
 		f.write(s.Object)
 	case ClassKubelet:

@@ -42,6 +42,17 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestOldNews: a watcher that goes by its cache fences a host whose Lease is fresh, once the news
+// of it are late. The claim of the story says so, and nothing of one that reads the Lease.
+func TestOldNews(t *testing.T) {
+	for want, wrong := range map[string]requests.Mistakes{"": {}, "as-told": {Trusts: true}} {
+		broken := fencetest.Broken(t, "testdata/fresh.yaml", fencetest.With(requests.Module(wrong)), fencetest.Strategy("sweep", 60))
+		if want == "" && len(broken) > 0 || want != "" && !slices.Contains(broken, want) {
+			t.Errorf("%+v breaks %q, want %q", wrong, broken, want)
+		}
+	}
+}
+
 // TestCordon: a fencer that takes back the cordon of a user is found without any deviation.
 func TestCordon(t *testing.T) {
 	for want, wrong := range map[string]requests.Mistakes{"": {}, "own-annotations-only": {Uncordons: true}} {

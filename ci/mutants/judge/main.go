@@ -245,12 +245,12 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 	began := time.Now()
 	f, player := new(finding.Finding), search.NewPlayer(s, tried.Story)
 	var failed error
-	signature := ""
+	signature, cause := "", ""
 	tried.Until = func(schedule campaign.Schedule, r campaign.Result) bool {
 		if r.Invariant == "" {
 			return false
 		}
-		signature = r.Signature
+		signature, cause = r.Signature, r.Cause
 		failed = confirm(f, player, schedule, right)
 		return failed != nil || f.Broken != ""
 	}
@@ -258,7 +258,7 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 	tally := tried.Run(alone, nil)
 	f.Scenario, f.Strategy, f.Schedules, f.Took = scenario, o.Strategy, tally.Tried, time.Since(began)
 	if failed == nil && f.Broken != "" {
-		tally.Failed = slices.DeleteFunc(tally.Failed, func(other campaign.Failure) bool { return other.Signature != signature })
+		tally.Failed = slices.DeleteFunc(tally.Failed, func(other campaign.Failure) bool { return other.Signature != signature || other.Cause != cause })
 		began = time.Now()
 		tried.Shrink(alone, &tally)
 		left := tally.Failed[0].Schedule

@@ -64,7 +64,10 @@ type Finding struct {
 	Seed      uint64 `json:"seed"`
 	Guarantee string `json:"guarantee,omitempty"`
 	Signature string `json:"signature"`
-	Missing   bool   `json:"missing,omitempty"`
+	// Cause names the trouble of its schedules. One of several deviations counts as any of its
+	// signature, and has no cause if there is no other.
+	Cause   string `json:"cause,omitempty"`
+	Missing bool   `json:"missing,omitempty"`
 	// Count is how many schedules there are, of all Schedules that were played of the story.
 	Count     int `json:"count"`
 	Schedules int `json:"schedules"`
@@ -85,6 +88,11 @@ type Finding struct {
 // Kind says in a word what is wrong: violated, missing or unknown.
 func (f *Finding) Kind() string {
 	return (&campaign.Cluster{Guarantee: f.Guarantee, Missing: f.Missing}).Kind()
+}
+
+// What says what its schedules have in common, in a line.
+func (f *Finding) What() string {
+	return (&campaign.Cluster{Signature: f.Signature, Cause: f.Cause}).What()
 }
 
 // Merger merges blobs, of which it keeps no more than sums.
@@ -269,18 +277,25 @@ func short(tested []Tested, promised map[string]int, stories bool) (all []string
 // find gathers the findings of all searches: what did harm comes first.
 func (r *Result) find() {
 	played := r.played()
-	for _, sum := range r.Searches {
-		for _, f := range sum.Tally.Failed {
-			key := digest([]string{sum.Story, f.Signature})[:10]
-			i := slices.IndexFunc(r.Findings, func(known Finding) bool { return known.Key == key })
-			if i < 0 {
-				i = len(r.Findings)
-				r.Findings = append(r.Findings, Finding{
-					Key: key, Story: sum.Story, Strategy: sum.Strategy, Seed: sum.Seed, Guarantee: f.Invariant, Signature: f.Signature, Missing: f.Missing,
-					First: f.Schedule, Divides: f.Divides, Plan: sum.story, Of: sum.Search, Given: f.Given,
+	for _, caused := range []bool{true, false} {
+		for _, sum := range r.Searches {
+			for _, f := range sum.Tally.Failed {
+				if caused != (f.Cause != "") {
+					continue
+				}
+				i := slices.IndexFunc(r.Findings, func(known Finding) bool {
+					return known.Story == sum.Story && known.Signature == f.Signature && (known.Cause == f.Cause || !caused)
 				})
+				if i < 0 {
+					i = len(r.Findings)
+					r.Findings = append(r.Findings, Finding{
+						Key: digest([]string{sum.Story, f.Signature + f.Cause})[:10], Story: sum.Story, Strategy: sum.Strategy, Seed: sum.Seed,
+						Guarantee: f.Invariant, Signature: f.Signature, Cause: f.Cause, Missing: f.Missing,
+						First: f.Schedule, Divides: f.Divides, Plan: sum.story, Of: sum.Search, Given: f.Given,
+					})
+				}
+				r.Findings[i].Count += f.Count
 			}
-			r.Findings[i].Count += f.Count
 		}
 	}
 	for i := range r.Findings {

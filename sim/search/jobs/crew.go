@@ -240,7 +240,7 @@ const others = 150
 // known to have failed alike, and others, spread over all. There are none if the default schedule
 // fails, or if the strategy has learned: then what divides them was looked for already.
 func Search(ctx context.Context, simulator *sim.Simulator, f *shard.Finding) (*campaign.Search, []campaign.Schedule, error) {
-	alone := &campaign.Search{Story: f.Plan, Total: 1}
+	alone := &campaign.Search{Story: f.Plan, Total: 1, One: true}
 	if f.Of.Default || f.Of.Whole {
 		return alone, nil, nil
 	}
@@ -261,13 +261,13 @@ func Search(ctx context.Context, simulator *sim.Simulator, f *shard.Finding) (*c
 			chosen = append(chosen, next)
 		}
 	}
-	s.Total = len(chosen)
+	s.Total, s.One = len(chosen), true
 	return s, chosen, nil
 }
 
 // Shrinking is the tally of a finding, to be shrunk and shown as that of any search.
 func Shrinking(f *shard.Finding) campaign.Tally {
 	return campaign.Tally{Failed: []campaign.Failure{{
-		Signature: f.Signature, Invariant: f.Guarantee, Missing: f.Missing, Schedule: f.First, Count: f.Count,
+		Signature: f.Signature, Cause: f.Cause, Invariant: f.Guarantee, Missing: f.Missing, Schedule: f.First, Count: f.Count,
 	}}}
 }
