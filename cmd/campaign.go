@@ -34,7 +34,7 @@ func campaignCommand() *cobra.Command {
 		Long: `A campaign is searches of many stories, in one file. It can be cut into shards that need
 nothing of each other: each plays its part into one file, a blob, and merge puts the
 blobs of any partition together into the same result.`,
-		Args: cobra.NoArgs,
+		Args: verbOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(campaignPlan(), campaignRun(), campaignMerge(), campaignDiff())
@@ -345,7 +345,7 @@ func blobsIn(paths []string) (all []string, err error) {
 			err = fmt.Errorf("%s: there is no *%s in it", path, shard.Extension)
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("look for blobs: %w", err)
 		}
 	}
 	return all, nil
