@@ -85,7 +85,7 @@ is saved below --out.`,
 	choose(cmd, &r.search.Strategy, "strategy", "", "schedules to try: "+phrase.OneOf(all)+" in the simulator, "+benign+" or "+sweeping+" in the lab", choice{of: all})
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep and orders the maximum, and without this flag all")
 	flags.StringVar(&r.search.Resume, "resume", "", "directory that keeps what came of each schedule of a search in the simulator; one that finds it there goes on where it was")
-	flags.StringVar(&r.leads, "leads", "", "print what the controllers of runs that held did and a reference in the same schedule did not: fencelab's own controllers (in the simulator), or the runs that an earlier version saved in a directory with --out")
+	flags.StringVar(&r.leads, "leads", "", "print what the controllers of runs that held did and a reference in the same schedule did not: fencelab's own controllers (in the simulator), the runs that an earlier version saved in a directory with --out, or, for retold, the same story with hosts renamed, a bystander added, in another order, and slower")
 	flags.Lookup("leads").NoOptDefVal = ownLeads
 	flags.BoolVar(&r.failOnLeads, "fail-on-leads", false, "end with exit code 2 if there is a lead that "+file.ProjectFile+" doesn't accept")
 	flags.BoolVarP(&r.Quiet, "quiet", "q", false, "print no line for a scenario that came out as expected, but how far the run has come")
@@ -213,15 +213,22 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 // ownLeads is the reference of whoever names none: fencelab's own controllers.
 const ownLeads = "own"
 
+// retoldLeads is the story itself, with something changed that must not matter.
+const retoldLeads = "retold"
+
 // compare has the session compare runs with the reference that was asked for.
 func (r *runner) compare(args []string) error {
 	if r.leads == "" {
 		return nil
 	}
 	r.session.Leads = &campaign.Leads{Reference: r.simulator.Reference}
-	if r.leads != ownLeads {
+	switch r.leads {
+	case ownLeads:
+	case retoldLeads:
+		r.session.Leads.Retold = r.simulator.Retold
+	default:
 		if info, err := os.Stat(r.leads); err != nil || !info.IsDir() {
-			return fmt.Errorf("--leads=%s: it is no directory with saved runs: make one with run --out, or leave out the value", r.leads)
+			return fmt.Errorf("--leads=%s: it is no directory with saved runs: make one with run --out, or leave out the value, or say retold", r.leads)
 		}
 		r.session.Leads.Reference = report.Saved(r.leads, r.World)
 	}

@@ -84,6 +84,7 @@ Without --schedules and --for it plays all that there is around the default sche
 	flags.DurationVar(&r.search.For, "for", 0, "how long to search for each scenario")
 	flags.IntVar(&r.search.Depth, "depth", 0, "how many deviations are combined (default: 1, and 2 with --schedules or --for)")
 	flags.DurationVar(&r.search.Within, "within", 0, "how late a step comes at most in these (default: 1m30s)")
+	flags.StringVar(&r.search.Reach, "reach", "", "look for schedules that bring this about, which a search says in the same words never came about")
 	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes it uses")
 	return cmd

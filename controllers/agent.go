@@ -31,6 +31,10 @@ type Answerer interface {
 	Answer(ctx context.Context, from string, request []byte) (answer []byte, err error)
 }
 
+// Retirer is an Agent that lets others know, before it is stopped in order, that they can't count
+// on it any more. The watchdog is disarmed then, unless that fails.
+type Retirer interface{ Retire(context.Context) error }
+
 // Host identifies the host that a process runs on.
 type Host struct {
 	// Name is the host's name, and Node the name of its Node.

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -70,11 +72,13 @@ type Backend struct {
 	record  *record.Record
 	account record.Account
 	plane   plane
-	manager standardManager
-	hosts   hosts.Hosts
-	storage *hosts.Storage // nil where the workload has no volume
-	procs   running
-	ironic  *ironicOwner // nil without one
+	// managers play the parts of stand-ins that the control plane replaces
+	managers []*standardManager
+	hosts    hosts.Hosts
+	storage  *hosts.Storage // nil where the workload has no volume
+	driver   *grpc.Server   // of the CSI driver; nil without one
+	procs    running
+	ironic   *ironicOwner // nil without one
 }
 
 // startIronic has an Ironic own the BMCs.
@@ -393,6 +397,9 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	}
 	if b.plane.wire != nil {
 		errs = append(errs, b.plane.wire.Close())
+	}
+	if b.driver != nil {
+		b.driver.Stop()
 	}
 	b.tasks.Wait()
 	if b.record != nil {

@@ -61,6 +61,9 @@ func (b *Backend) startControlPlane() (err error) {
 		if o.Standard != nil {
 			o.Standard.GracePeriod, o.Standard.Accounts = objects.GracePeriod(&b.plan.Spec), b.plan.Spec.HasPods()
 			o.Standard.DisableForceDetachOnTimeout = b.keepsAttached()
+			if b.plan.Spec.Topology.Workload.Volume != nil {
+				o.Standard.Driver = b.serveDriver
+			}
 			o.Standard.Through = func(api string) (_ string, err error) {
 				if b.plane.wire, err = b.plane.door.Connect(api); err != nil {
 					return "", err
@@ -78,8 +81,7 @@ func (b *Backend) startControlPlane() (err error) {
 		}
 		b.plane.controlPlane = c
 		if o.Standard != nil {
-			b.plane.standard = c
-			b.manager = standardManager{cluster: c, record: b.record, ctx: b.ctx, tasks: &b.tasks, plays: b.managed}
+			b.manage(c)
 		}
 	}
 	if runs := b.plane.Runs(); len(runs) > 0 {
@@ -140,6 +142,9 @@ func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Ku
 	}
 	if b.options.realNodes() {
 		k.Real, k.Token = true, b.plane.BootstrapToken()
+		if b.storage != nil {
+			k.Storage = driverName
+		}
 	}
 	return k
 }

@@ -278,6 +278,7 @@ var _ = Describe("the lab", func() {
 			"agents/hung-host-is-reset", "agents/poor-link",
 			"poison-pill/pods-are-released-before-the-node-returns", "poison-pill/cut-off-say-the-peers",
 			"poison-pill/wrong-feeds-when-fenced", "poison-pill/wrong-leaves-out-reset",
+			"release/node-is-made-anew-by-a-user",
 		))
 
 	DescribeTable("tells the story on real nodes in a cluster of kind's", nodes, func(ctx SpecContext, file string) {

@@ -13,9 +13,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// standardManager is kube-controller-manager, as stories that kill it have it.
+// standardManager is kube-controller-manager, or the external-attacher, for the stories that kill
+// it.
 type standardManager struct {
-	cluster *cluster.Cluster // nil if there is none
+	program *cluster.Component
 	record  *record.Record
 	ctx     context.Context // of the lab
 	tasks   *sync.WaitGroup
@@ -32,10 +33,10 @@ type standardManager struct {
 func (m *standardManager) crash(op *scenarios.CrashOp) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.cluster.KillControllerManager(); err != nil {
+	if err := m.program.Kill(); err != nil {
 		return err
 	}
-	m.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
+	m.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of " + m.program.Name()})
 	m.deaths++
 	death := m.deaths
 	m.tasks.Go(func() {
@@ -47,8 +48,8 @@ func (m *standardManager) crash(op *scenarios.CrashOp) error {
 		if m.deaths != death || m.ctx.Err() != nil {
 			return
 		}
-		if err := m.cluster.StartControllerManager(); err != nil {
-			m.record.Fail(fmt.Errorf("start kube-controller-manager again: %w", err))
+		if err := m.program.Start(); err != nil {
+			m.record.Fail(fmt.Errorf("start %s again: %w", m.program.Name(), err))
 			return
 		}
 		m.record.Now(history.Event{Kind: history.ControllerStarted, Actor: op.Controller})
@@ -61,9 +62,9 @@ func (m *standardManager) stand(still bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if still {
-		return m.cluster.PauseControllerManager()
+		return m.program.Pause()
 	}
-	return m.cluster.ResumeControllerManager()
+	return m.program.Resume()
 }
 
 // What a heal does with it: see scenarios.Running.
@@ -77,5 +78,5 @@ func (m *standardManager) Resume() error          { return m.stand(false) }
 func (m *standardManager) Revive() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.cluster.StartControllerManager()
+	return m.program.Start()
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/lab/cluster"
 	"github.com/fencelab/fencelab/lab/door"
 	"github.com/fencelab/fencelab/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/lab/machine"
@@ -124,6 +125,11 @@ func (o operations) StopFeeding(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.StopFeeding, "") })
 }
 
+// StopAgent fails: the lab kills what runs in its guests.
+func (operations) StopAgent(*scenarios.HostOp) error {
+	return errors.New("stop an agent in order: the lab can only kill it, and should have refused the scenario")
+}
+
 func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error {
 		return m.Tell(o.ctx, evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0))
@@ -198,8 +204,8 @@ func (b *Backend) onProcess(controller string, do func(*proc) error) error {
 }
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
-	if o.managed(op.Controller) {
-		return o.manager.crash(op)
+	if m := o.manager(op.Controller); m != nil {
+		return m.crash(op)
 	}
 	return o.onProcess(op.Process(), func(p *proc) error {
 		p.arm(op)
@@ -208,15 +214,15 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 }
 
 func (o operations) PauseController(op *scenarios.ControllerOp) error {
-	if o.managed(op.Controller) {
-		return o.manager.stand(true)
+	if m := o.manager(op.Controller); m != nil {
+		return m.stand(true)
 	}
 	return o.onProcess(op.Controller, func(p *proc) error { return p.stand(true) })
 }
 
 func (o operations) ResumeController(op *scenarios.ControllerOp) error {
-	if o.managed(op.Controller) {
-		return o.manager.stand(false)
+	if m := o.manager(op.Controller); m != nil {
+		return m.stand(false)
 	}
 	return o.onProcess(op.Controller, func(p *proc) error { return p.stand(false) })
 }
@@ -268,7 +274,17 @@ func (r requests) Names(kind *objects.Kind, labelled map[string]string) (names [
 	return names, err
 }
 
+// meant has a request be about the workload's Pod, which a StatefulSet gives a name of its own.
+func (r requests) meant(name string, obj client.Object) string {
+	if name == "Pod/"+objects.WorkloadName && r.runs(cluster.StatefulSet) {
+		obj.SetName(objects.WorkloadName + "-0")
+		return name + "-0"
+	}
+	return name
+}
+
 func (r requests) Merge(by, name string, obj client.Object, patch []byte, status, strict bool) error {
+	name = r.meant(name, obj)
 	if status {
 		return r.plane.admin.Status().Patch(r.ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(by))
 	}
@@ -287,6 +303,7 @@ func (r requests) Merge(by, name string, obj client.Object, patch []byte, status
 }
 
 func (r requests) Delete(by, name string, obj client.Object) error {
+	name = r.meant(name, obj)
 	r.record.Writers.Deletes(name, by)
 	return r.plane.admin.Delete(r.ctx, obj)
 }
@@ -326,8 +343,8 @@ func (h healer) HealBMC(host string, but []string) { h.hosts.BMCs.Heal(host, but
 func (h healer) ThawCaches()                       { h.plane.door.ThawAll() }
 
 func (h healer) Running() (all []scenarios.Running) {
-	if h.manager.cluster != nil {
-		all = append(all, &h.manager)
+	for _, m := range h.managers {
+		all = append(all, m)
 	}
 	for _, p := range h.procs.processes {
 		all = append(all, p)

@@ -215,6 +215,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeaturePausedWatchdog:   "the watchdog of a virtual machine stops with it",
 		scenarios.FeatureControllerClocks: "controllers have the clock of the machine that the lab is on",
 		scenarios.FeatureClockRates:       "a virtual machine's clock runs at the rate of the machine that it is on",
+		"stopAgent":                       "the lab kills what runs on its hosts, and stops nothing in order",
 		scenarios.FeatureIPMI:             "the lab's controllers speak Redfish, not IPMI",
 		scenarios.FeatureIPMIClient:       "the lab's controllers speak Redfish, not IPMI",
 	},
@@ -237,6 +238,7 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		can.Lacks["fillDisk"] = "only real nodes have disks; run with --hosts node"
 		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
 	} else {
+		can.Lacks["dropVolume"] = "the kubelet of a real node says by itself what is in use; run with --hosts model"
 		can.Lacks[scenarios.FeatureStops] = "a real node's containers stop as their programs do; run with --hosts guest or model"
 	}
 	if o.realNodes() && o.ControlPlane() != Standard {
@@ -267,8 +269,8 @@ func (o Options) Capabilities() scenarios.Capabilities {
 // noVolumes is why the lab has no volume that is attached to its host; empty if it has.
 func (o Options) noVolumes() string {
 	switch plane := o.ControlPlane(); {
-	case !o.models():
-		return "the kubelets of virtual machines mount no volumes that are attached; run with --hosts model"
+	case !o.models() && !o.realNodes():
+		return "the kubelets of small guests mount no volumes that are attached; run with --hosts model or node"
 	case plane == Kind, plane == Kubeconfig:
 		return "volumes are attached in clusters of the lab's own; run with --cluster embedded or standard"
 	}

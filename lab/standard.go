@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/lab/cluster"
 	thismachine "github.com/fencelab/fencelab/lab/machine"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -40,7 +41,7 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 	}
 	is := func(controller string) bool {
 		r, err := set.Lookup(controller)
-		return err == nil && r.StandIn() && !r.ReachesStorage
+		return err == nil && r.StandIn()
 	}
 	for _, c := range spec.Controllers {
 		if is(c.Name) && !(plane == Standard && isFlag(&c)) {
@@ -67,11 +68,28 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 	return reasons
 }
 
-// managed reports whether a controller is a stand-in for something that our kube-controller-manager
-// runs.
-func (b *Backend) managed(controller string) bool {
-	r, err := b.set.Lookup(controller)
-	return b.plane.standard != nil && err == nil && r.StandIn() && !r.ReachesStorage
+// manager returns the program of our control plane that plays the part of a stand-in, or nil.
+func (b *Backend) manager(controller string) *standardManager {
+	for _, m := range b.managers {
+		if m.plays(controller) {
+			return m
+		}
+	}
+	return nil
+}
+
+// manage takes over the programs of our control plane that play the parts of stand-ins.
+func (b *Backend) manage(c *cluster.Cluster) {
+	b.plane.standard = c
+	for _, program := range []*cluster.Component{c.Managing, c.Attaching} {
+		if program == nil {
+			continue
+		}
+		b.managers = append(b.managers, &standardManager{program: program, record: b.record, ctx: b.ctx, tasks: &b.tasks, plays: func(controller string) bool {
+			r, err := b.set.Lookup(controller)
+			return err == nil && r.StandIn() && r.ReachesStorage == (program == c.Attaching)
+		}})
+	}
 }
 
 // createWorkload makes the exclusive workload of a cluster that has the standard controllers.
@@ -165,7 +183,7 @@ func exclusive(preferred string, attached *scenarios.Volume) []client.Object {
 					Spec: corev1.PodSpec{
 						TerminationGracePeriodSeconds: &grace,
 						AutomountServiceAccountToken:  &no,
-						Containers:                    []corev1.Container{workloadContainer(volume)},
+						Containers:                    []corev1.Container{workloadContainer(volume, attached != nil)},
 						Volumes: []corev1.Volume{
 							{Name: volume, VolumeSource: corev1.VolumeSource{
 								PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
@@ -189,12 +207,17 @@ func exclusive(preferred string, attached *scenarios.Volume) []client.Object {
 // evidenceVolume is how the Pod reaches the evidence port of its host.
 const evidenceVolume = "evidence"
 
-func workloadContainer(volume string) corev1.Container {
-	return corev1.Container{
+func workloadContainer(volume string, writes bool) corev1.Container {
+	const data = "/data"
+	c := corev1.Container{
 		Name: "workload", Image: workloadImage, ImagePullPolicy: corev1.PullNever,
 		Env: []corev1.EnvVar{{
 			Name: evidence.PodVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}},
 		}},
-		VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/data"}, {Name: evidenceVolume, MountPath: path.Dir(evidence.SocketPath)}},
+		VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: data}, {Name: evidenceVolume, MountPath: path.Dir(evidence.SocketPath)}},
 	}
+	if writes {
+		c.Env = append(c.Env, corev1.EnvVar{Name: evidence.VolumeVariable, Value: path.Join(data, evidence.VolumeFile)})
+	}
+	return c
 }

@@ -20,7 +20,7 @@ func (r runsThese) Runs() []string { return r.names }
 
 // TestStandInsFillWhatIsMissing: one runs unless everything that it stands in for does.
 func TestStandInsFillWhatIsMissing(t *testing.T) {
-	all := []string{cluster.NodeLifecycle, cluster.PodGC, cluster.StatefulSet, cluster.Scheduler, cluster.AttachDetach, cluster.TaintEviction}
+	all := []string{cluster.NodeLifecycle, cluster.PodGC, cluster.StatefulSet, cluster.Scheduler, cluster.AttachDetach, cluster.TaintEviction, cluster.Attacher}
 	plan := &scenarios.Plan{Spec: scenarios.Spec{
 		Topology:    scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}, Workload: scenarios.Workload{Host: "worker-1"}},
 		Controllers: []scenarios.Controller{{Name: "reboot"}},
@@ -51,9 +51,6 @@ func TestStandInsFillWhatIsMissing(t *testing.T) {
 	}
 	for _, r := range controllers.All() {
 		for _, name := range r.StandsInFor {
-			if r.ReachesStorage { // it runs in the lab, whatever the control plane runs
-				continue
-			}
 			if !slices.Contains(all, name) {
 				t.Errorf("%s stands in for %s, which no control plane says that it runs", r.Name, name)
 			}

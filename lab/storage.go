@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"time"
 
+	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/release"
+	"github.com/fencelab/fencelab/lab/csi"
 	"github.com/fencelab/fencelab/scenarios"
 )
 
@@ -26,7 +29,27 @@ func (b *Backend) reach(controller string) func(time.Duration) release.Storage {
 	return func(timeout time.Duration) release.Storage { return driver{b, controller, timeout} }
 }
 
-// driver implements release.Storage, in the name of a controller.
+// driverName names the storage's CSI driver.
+const driverName = api.Attacher
+
+// serveDriver serves the driver's half on the side of the storage to an external-attacher. Events
+// name it as the stand-in that it replaces.
+func (b *Backend) serveDriver(socket string) error {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("serve the CSI driver: %w", err)
+	}
+	b.driver = csi.NewServer(driverName, driver{b, "attacher", 0})
+	b.tasks.Go(func() {
+		if err := b.driver.Serve(listener); err != nil {
+			b.record.Fail(fmt.Errorf("serve the CSI driver: %w", err))
+		}
+	})
+	return nil
+}
+
+// driver implements release.Storage and csi.Storage, in the name of a controller. Without a timeout
+// whoever calls has one.
 type driver struct {
 	b       *Backend
 	by      string
@@ -47,8 +70,11 @@ func (d driver) ask(ctx context.Context, node string, do func(ctx context.Contex
 	hosts := d.b.plan.Spec.Topology.Hosts
 	for i := range hosts {
 		if hosts[i].Node() == node {
-			ctx, cancel := context.WithTimeout(ctx, d.timeout)
-			defer cancel()
+			if d.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, d.timeout)
+				defer cancel()
+			}
 			return do(ctx, hosts[i].Name, d.by)
 		}
 	}

@@ -57,9 +57,6 @@ type Options struct {
 	dog    device
 }
 
-// retirer is an agent that can let others know that they must not count on it any more.
-type retirer interface{ Retire(context.Context) error }
-
 // Run runs the agent until ctx is done. Then it disarms the watchdog, provided that no other host
 // relies on it any more; otherwise it leaves the watchdog armed for the next agent.
 func Run(ctx context.Context, o Options) (err error) {
@@ -128,7 +125,7 @@ const retireWithin = 10 * time.Second
 
 // retire ends an agent in order.
 func retire(agent controllers.Agent, dog *watchdog) error {
-	if r, ok := agent.(retirer); ok {
+	if r, ok := agent.(controllers.Retirer); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), retireWithin)
 		defer cancel()
 		if err := r.Retire(ctx); err != nil {

@@ -145,6 +145,15 @@ func checkStopFeeding(c Checker, path string, op *HostOp) {
 	}
 }
 
+// checkStopAgent wants an agent on the host.
+func checkStopAgent(c Checker, path string, op *HostOp) {
+	checkHost(c, path, op)
+	on := func(process string) bool { return strings.HasPrefix(process, op.Host+".") }
+	if all := c.Controllers(); all != nil && !slices.ContainsFunc(all, on) {
+		c.Bad(path+".host", "no controller of the story runs on every host: there is no agent to stop")
+	}
+}
+
 // maxDrift is more than a clock that is worth the name can be wrong by.
 const maxDrift = Duration(500 * time.Millisecond)
 

@@ -17,7 +17,7 @@ func samples() []Op {
 	host, cache := &HostOp{Host: "worker-1"}, &CacheOp{Controller: "reboot", Kind: "Node"}
 	process := &ControllerOp{Controller: "reboot"}
 	return []Op{
-		{Hang: host}, {Panic: host}, {FillDisk: host}, {StopFeeding: host}, {StopKubelet: host}, {IgnoreShutdown: host}, {Pause: host}, {Resume: host},
+		{Hang: host}, {Panic: host}, {FillDisk: host}, {StopFeeding: host}, {StopKubelet: host}, {StopAgent: host}, {IgnoreShutdown: host}, {Pause: host}, {Resume: host},
 		{PowerLoss: host}, {PowerUp: host}, {Cut: &LinkOp{Host: "worker-1"}}, {Restore: &LinkOp{Host: "worker-1"}}, {Impair: &ImpairOp{Host: "worker-1"}},
 		{BreakStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {MendStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {DropVolume: host}, {FenceStorage: host}, {UnfenceStorage: host},
 		{AddFault: &FaultOp{Name: "slow", Host: "worker-1"}}, {RemoveFault: &FaultName{Name: "slow"}},
@@ -79,7 +79,7 @@ func TestHinderingOperations(t *testing.T) {
 func TestStatesOfOperations(t *testing.T) {
 	momentary := map[string]string{
 		"stopKubelet": "no operation starts it but heal", "stopFeeding": "it ends with the boot", "hang": "it ends with the boot", "panic": "it ends with the boot",
-		"ignoreShutdown": "no operation takes it back but heal", "powerLoss": "the host stays off until somebody switches it on, who may be a controller",
+		"stopAgent": "no operation starts it but heal", "ignoreShutdown": "no operation takes it back but heal", "powerLoss": "the host stays off until somebody switches it on, who may be a controller",
 		"powerUp": "a controller may switch the host off", "dropVolume": "the storage doesn't give it back", "crash": "it restarts by itself, unless it is armed",
 		"annotate": "users do it, and undo it as they like", "removeAnnotation": "users do it", "setOnline": "users do it", "patch": "users do it", "delete": "users do it", "create": "users do it",
 	}

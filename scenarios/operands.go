@@ -29,6 +29,25 @@ type FaultOp struct {
 	Rule json.RawMessage `json:"rule"`
 }
 
+// isPreset reports whether it is one of the known faults, whose times and hosts are its own.
+func (f *FaultOp) isPreset() bool { return f.says("preset") }
+
+// reachesOthers reports whether other hosts go off with this one.
+func (f *FaultOp) reachesOthers() bool { return f.says("effect", "also") }
+
+// says reports whether the rule has a field at a path.
+func (f *FaultOp) says(path ...string) bool {
+	at := f.Rule
+	for _, field := range path {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(at, &fields) != nil || fields[field] == nil {
+			return false
+		}
+		at = fields[field]
+	}
+	return true
+}
+
 // hinders is the BMC, unless the world says that the fault holds up nothing.
 func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
 	fault, holds := timings.Faults[f.Name]

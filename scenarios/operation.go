@@ -29,6 +29,10 @@ type Op struct {
 	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
 	// stopFeeding kills the process that feeds the host's watchdog.
 	StopFeeding *HostOp `json:"stopFeeding,omitempty"`
+	// stopAgent stops the agent that feeds the host's watchdog in order, as an update does, until
+	// the next boot or until the faults are withdrawn. An agent disarms the watchdog, unless it has
+	// reasons not to.
+	StopAgent *HostOp `json:"stopAgent,omitempty"`
 	// ignoreShutdown makes the host's operating system ignore graceful shutdown
 	// requests, until its next boot or until the faults are withdrawn.
 	IgnoreShutdown *HostOp `json:"ignoreShutdown,omitempty"`
@@ -125,6 +129,7 @@ type World interface {
 	Restore(*LinkOp) error
 	StopKubelet(*HostOp) error
 	StopFeeding(*HostOp) error
+	StopAgent(*HostOp) error
 	IgnoreShutdown(*HostOp) error
 	Pause(*HostOp) error
 	Resume(*HostOp) error
@@ -370,6 +375,9 @@ var operations = []operation{
 	}),
 	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, itsBoot, of[HostOp]{
 		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: checkStopFeeding,
+	}),
+	declare("stopAgent", func(op *Op) *HostOp { return op.StopAgent }, World.StopAgent, nobody, of[HostOp]{
+		text: words("stop in order the agent of"), host: (*HostOp).name, check: checkStopAgent,
 	}),
 	declare("ignoreShutdown", func(op *Op) *HostOp { return op.IgnoreShutdown }, World.IgnoreShutdown, nobody, of[HostOp]{
 		text: words("ignore shutdown on"), host: (*HostOp).name, check: checkHost,

@@ -24,6 +24,9 @@ type resident struct {
 	// peers are the processes of the same agent, by their Nodes.
 	peers map[string]*process
 	agent controllers.Agent
+	// next is the step that begins the agent's next one, and leaving says that there is none.
+	next    *step
+	leaving bool
 }
 
 // addAgents makes a process of an agent on every host.
@@ -65,7 +68,7 @@ func (r *resident) start() {
 		p.w.fail(fmt.Errorf("start %s: %w", p.actor.name, err))
 		return
 	}
-	r.agent = agent
+	r.agent, r.leaving = agent, false
 	p.w.emit(history.Event{Kind: history.ControllerStarted, Host: r.host.name, Actor: p.actor.name})
 	r.stepAfter(workLatency)
 }
@@ -89,7 +92,7 @@ func (u uncached) List(ctx context.Context, list client.ObjectList, opts ...clie
 // stepAfter lets the agent's next step begin.
 func (r *resident) stepAfter(pause time.Duration) {
 	p := r.p
-	p.schedule(&p.actor, steps.ClassTimer, steps.Deed{Verb: "step", On: steps.Object{Kind: "Process", Name: p.actor.name}}, r.host.clock.lasts(pause), func(trouble) {
+	r.next = p.schedule(&p.actor, steps.ClassTimer, steps.Deed{Verb: "step", On: steps.Object{Kind: "Process", Name: p.actor.name}}, r.host.clock.lasts(pause), func(trouble) {
 		var next time.Duration
 		p.flights.launch(&flight{p: p, body: func() (err error) {
 			next, err = r.agent.Step(context.Background())
@@ -98,9 +101,40 @@ func (r *resident) stepAfter(pause time.Duration) {
 			if f.err != nil {
 				p.failed("", f.err)
 			}
+			if r.leaving {
+				r.leave()
+				return
+			}
 			r.stepAfter(controllers.Pause(next))
 		}})
 	})
+}
+
+// retire ends the agent in order, once the step that it is in has ended.
+func (r *resident) retire() {
+	r.leaving = true
+	if len(r.p.flights.aloft) == 0 {
+		r.p.w.cancel(r.next)
+		r.p.unlessPaused(r.p.life, r.leave)
+	}
+}
+
+// leave has the agent retire, and ends its process as onhost does: it disarms the watchdog, unless
+// the agent objects.
+func (r *resident) leave() {
+	p, bye := r.p, func() error { return nil }
+	if agent, ok := r.agent.(controllers.Retirer); ok {
+		bye = func() error { return agent.Retire(context.Background()) }
+	}
+	p.flights.launch(&flight{p: p, body: bye, done: func(f *flight) {
+		if f.err != nil {
+			p.failed("", f.err)
+		} else {
+			r.host.Disarm()
+		}
+		p.stop(death{note: "stopped in order"})
+		p.life++ // it starts with the next boot
+	}})
 }
 
 // boot is a boot of a host, as its processes find it. It implements controllers.Boot.

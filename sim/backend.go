@@ -194,6 +194,8 @@ type Decision struct {
 	Facts any
 	// Action is the chosen action.
 	Action string
+	// Reads holds the readings that it rests on, of each object the last one.
+	Reads []kube.Reading
 }
 
 // Start builds the topology. It refuses plans that need what the simulator doesn't have.
@@ -436,7 +438,7 @@ func (b *Backend) decided(controller string, p *process, key func() string) func
 	return func(facts any, action string) {
 		b.w.trace.Decided(b.w.now, p.actor.name, key(), facts, action)
 		if b.Decided != nil {
-			b.Decided(Decision{controller, p.actor.name, key(), facts, action})
+			b.Decided(Decision{controller, p.actor.name, key(), facts, action, p.flights.running.readings})
 		}
 	}
 }

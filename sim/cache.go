@@ -47,7 +47,11 @@ func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 	c.client = kube.NewClient(c.view, g, p.actor.name)
 	c.client.Cache(p.registration.Cache)
 	c.client.Speak(p.scheme)
-	deps.Client, deps.Live = c.client, kube.NewReader(store, g, p.actor.name)
+	live := kube.NewReader(store, g, p.actor.name)
+	if deps.Decided != nil {
+		c.client.Saw, live.Saw = p.flights.saw, p.flights.saw
+	}
+	deps.Client, deps.Live = c.client, live
 	deps.BMC = func(timeout time.Duration) http.RoundTripper {
 		return transport{p, g.life, cmp.Or(timeout, bmcTimeout)}
 	}

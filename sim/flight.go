@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/sim/kube"
 )
 
 // flights holds what a process has begun and not ended: reconciles, and the steps and answers of an
@@ -80,6 +81,17 @@ type flight struct {
 	sent []*call
 	// first is room for the one.
 	first [1]*call
+	// readings holds the last reading of each object.
+	readings []kube.Reading
+}
+
+// saw notes a reading of the flight that runs.
+func (a *flights) saw(r kube.Reading) {
+	if a.running == nil {
+		return // nothing asks what was read in a bubble
+	}
+	all := &a.running.readings
+	*all = append(slices.DeleteFunc(*all, func(old kube.Reading) bool { return old.Kind == r.Kind && old.Name == r.Name }), r)
 }
 
 // launch runs a flight up to its first call.

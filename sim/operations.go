@@ -71,6 +71,14 @@ func (o operations) StopFeeding(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, (*host).stopFeeding)
 }
 
+func (o operations) StopAgent(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) {
+		if h.feeder != nil && h.feeder.up {
+			h.feeder.resident.retire()
+		}
+	})
+}
+
 func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(h *host) { h.IgnoreShutdown(true) })
 }

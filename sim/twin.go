@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -41,6 +43,25 @@ func (s *Simulator) ReferenceAs(ctx context.Context, plan, other *scenarios.Plan
 		return nil, nil
 	}
 	return twin.Outcome, nil
+}
+
+// Retold plays the story of a plan with each change that must not matter to it.
+func (s *Simulator) Retold(ctx context.Context, plan *scenarios.Plan) (all []play.Retold, err error) {
+	tellings, err := plan.Retold(func(c *scenarios.Controller) (json.RawMessage, error) {
+		chosen, err := s.set.Select(c.Name, c.Settings, nil)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(chosen.Settings)
+	})
+	for _, t := range tellings {
+		o, err := play.Run(ctx, t.Plan, s.Backend(), nil)
+		if err != nil {
+			return nil, fmt.Errorf("tell %s again, %s: %w", plan.Metadata.Name, t.Told, err)
+		}
+		all = append(all, play.Retold{Retelling: t, Outcome: o})
+	}
+	return all, err
 }
 
 // Beside plays another plan in the schedule of a plan, whose controllers have the names that

@@ -32,7 +32,7 @@ if [ "$(id -u)" = 0 ]; then
 		--home-dir /var/lib/libvirt --shell /usr/sbin/nologin libvirt-qemu
 fi
 
-if [ ! -e "$dir/kernel" ] || [ ! -e "$dir/modules/fs/overlayfs" ]; then
+if [ ! -e "$dir/kernel" ] || [ ! -e "$dir/modules/fs/9p" ]; then
 	echo "vms: fetching Debian's kernel (70 MB, about 20 s)"
 	tmp=$(mktemp -d "$dir/kernel.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
@@ -47,7 +47,8 @@ if [ ! -e "$dir/kernel" ] || [ ! -e "$dir/modules/fs/overlayfs" ]; then
 		'*/kernel/drivers/net/net_failover.ko*' '*/kernel/net/core/*' '*/kernel/drivers/watchdog/*' '*/kernel/drivers/acpi/button.ko*' \
 		'*/kernel/drivers/input/evdev.ko*' \
 		'*/kernel/drivers/block/virtio_blk.ko*' '*/kernel/fs/ext4/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache.ko*' '*/kernel/lib/crc*' \
-		'*/kernel/crypto/crc32c_generic.ko*' '*/kernel/fs/overlayfs/*' '*/kernel/drivers/net/veth.ko*'
+		'*/kernel/crypto/crc32c_generic.ko*' '*/kernel/fs/overlayfs/*' '*/kernel/drivers/net/veth.ko*' \
+		'*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/net/9p/*'
 	# Newer Debian compresses its modules.
 	find "$tmp" -name '*.ko.xz' -exec xz -d {} +
 	rm -rf "$dir/modules"
@@ -71,8 +72,10 @@ if [ ! -e "$dir/kernel" ] || [ ! -e "$dir/modules/fs/overlayfs" ]; then
 	mv "$tmp/kernel" "$dir/kernel"
 fi
 
-echo "vms: building the guest, and the agents that run in some"
+echo "vms: building the guest, and the agents and the CSI driver that run in some"
 CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/guest.new" ./vms/guest
 CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/agent.new" ./lab/inguest
+CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/csi-node.new" ./lab/csi/node
 mv "$dir/guest.new" "$dir/guest" # a lab may just be starting
 mv "$dir/agent.new" "$dir/agent"
+mv "$dir/csi-node.new" "$dir/csi-node"

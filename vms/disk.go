@@ -15,7 +15,11 @@ const imager = "qemu-img"
 // addDisk gives a host a layer of its own upon the image of a disk, and what else a real node has.
 func (l *Lab) addDisk(s *spec, c HostConfig, number int) (err error) {
 	if l.nodes == nil {
-		if l.nodes, err = loadImage(l.options.Assets, nodeModules); err != nil {
+		modules := nodeModules
+		if c.Storage != nil {
+			modules = storageModules
+		}
+		if l.nodes, err = loadImage(l.options.Assets, modules); err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,7 @@ type Domain struct {
 	spec     spec
 	libvirt  *libvirt.Domain
 	listener net.Listener
+	shares   net.Listener // of its storage; nil without one
 	inputs   *queue[input]
 	done     chan struct{} // closed when run returns
 
@@ -491,6 +492,9 @@ func (d *Domain) remove() error {
 	delete(h.domains, d.spec.uuid)
 	h.mu.Unlock()
 	errs = append(errs, d.listener.Close())
+	if d.shares != nil {
+		errs = append(errs, d.shares.Close())
+	}
 	d.inputs.close()
 	<-d.done
 	return errors.Join(errs...)

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -133,8 +134,11 @@ type HostConfig struct {
 	// Disk is the image of a real node's disk (raw, as vms/node/build.sh makes it), which a Real
 	// Kubelet needs. It is only read: what the host writes goes to a layer of its own, which lasts
 	// as long as the Lab.
-	Disk  string
-	Peers []string // the other hosts whose addresses the guest knows
+	Disk string
+	// Storage serves each connection of the machine to its storage, by a port out of band; nil: it
+	// has none. The real nodes of a Lab all have it or none has.
+	Storage func(io.ReadWriteCloser)
+	Peers   []string // the other hosts whose addresses the guest knows
 	// Programs run in the guest beside the kubelet, from one Executable, which must be static. On
 	// a real node they get the same configuration, but run in Pods, from the image on the disk.
 	// The caller has to create those Pods.
@@ -184,6 +188,14 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 			return nil, fmt.Errorf("define host %s: %w", c.Name, err)
 		}
 	}
+	var shares net.Listener
+	if c.Storage != nil {
+		s.storage = filepath.Join(l.dir, fmt.Sprintf("%d.storage", number))
+		if shares, err = net.Listen("unix", s.storage); err != nil {
+			return nil, fmt.Errorf("define host %s: %w", c.Name, err)
+		}
+		go serveStorage(shares, c.Storage)
+	}
 	if c.MemoryMiB == 0 && len(c.Programs) > 0 {
 		s.memoryMiB += memoryOfPrograms
 	}
@@ -218,9 +230,24 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		listener.Close()
 		return nil, err
 	}
+	d.shares = shares
 	l.domains = append(l.domains, d)
 	l.consoles.add(c.Name, s.console)
 	return d, nil
+}
+
+// serveStorage serves each connection of a machine, which is one life of its process.
+func serveStorage(shares net.Listener, serve func(io.ReadWriteCloser)) {
+	for {
+		conn, err := shares.Accept()
+		if err != nil {
+			return // closed by remove
+		}
+		go func() {
+			serve(conn)
+			conn.Close()
+		}()
+	}
 }
 
 // Serve makes targets services of one endpoint of the network, and returns where guests reach

@@ -18,6 +18,9 @@ var guestModules = []string{"virtio_pci", "virtio_console", "virtio_net", "softd
 // module that it doesn't name as a dependency, and what containers are made of.
 var nodeModules = append(slices.Clone(guestModules), "virtio_blk", "crc32c_generic", "ext4", "overlay", "veth")
 
+// storageModules are for one that mounts volumes: 9P by a socket.
+var storageModules = append(slices.Clone(nodeModules), "9p", "9pnet_fd")
+
 // loadOrder returns the files of the wanted modules and of all that they depend on, dependencies
 // first. Dependencies come from the modules themselves, because modules.dep is made by depmod only
 // when a kernel package is installed. A module that isn't there is taken to be built into the

@@ -37,6 +37,7 @@ type spec struct {
 	// A real node has these; both are empty for any other.
 	disk    string // qcow2
 	journal string // log file, appended as the console's is
+	storage string // unix socket on which we serve its storage; empty: it has none
 }
 
 // networkArguments plug the card into the switch. libvirt's interfaces know QEMU's streams only
@@ -116,6 +117,12 @@ func domainXML(s spec) (string, error) {
 		domain.Devices.Channels = append(domain.Devices.Channels, libvirtxml.DomainChannel{
 			Source: &libvirtxml.DomainChardevSource{File: &libvirtxml.DomainChardevSourceFile{Path: s.journal, Append: "on"}},
 			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: evidence.JournalName}},
+		})
+	}
+	if s.storage != "" {
+		domain.Devices.Channels = append(domain.Devices.Channels, libvirtxml.DomainChannel{
+			Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "connect", Path: s.storage}},
+			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: evidence.StorageName}},
 		})
 	}
 	text, err := domain.Marshal()

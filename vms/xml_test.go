@@ -20,7 +20,7 @@ func TestDomainXML(t *testing.T) {
 				console: "/evidence/worker-1.console", port: "/lab/0.port", network: "/lab/0,1.network", mac: "52:54:00:01:02:03",
 			}
 			if name == "node" {
-				s.disk, s.journal, s.memoryMiB = "/lab/0,1.qcow2", "/evidence/worker-1.journal", memoryOfNode
+				s.disk, s.journal, s.storage, s.memoryMiB = "/lab/0,1.qcow2", "/evidence/worker-1.journal", "/lab/0.storage", memoryOfNode
 			}
 			got, err := domainXML(s)
 			if err != nil {

@@ -152,6 +152,7 @@ var operations = []operation{
 	{name: "cut", do: "cut: {host: HOST}", undo: "restore: {host: HOST}"},
 	{name: "stopKubelet", do: "stopKubelet: {host: HOST}"},
 	{name: "stopFeeding", do: "stopFeeding: {host: HOST}", of: []string{"fenced", "starved"}},
+	{name: "stopAgent", do: "stopAgent: {host: HOST}", of: []string{"fenced", "starved"}},
 	{name: "ignoreShutdown", do: "ignoreShutdown: {host: HOST}"},
 	{name: "pause", do: "pause: {host: HOST}", undo: "resume: {host: HOST}"},
 	{name: "hang", do: "hang: {host: HOST}"},

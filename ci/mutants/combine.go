@@ -18,19 +18,23 @@ type combined struct {
 	Reason string `json:"reason"`
 }
 
-// combineAll prints a table: which mutants a sample of the generated stories finds. Unless others
-// are chosen, they are the mutants that nothing finds by the page.
+// combineAll prints a table: which mutants a sample of the generated stories finds.
 func combineAll(ctx context.Context, all []Mutant, only, dir string, sample int) error {
-	page, err := os.ReadFile("docs/measured/mutants.md")
+	chosen, err := survivors(all, only)
 	if err != nil {
 		return err
 	}
-	chosen := slices.DeleteFunc(all, func(m Mutant) bool {
-		return !isChosen(only, m.ID) || only == "" && !strings.Contains(string(page), "| "+cell(m.Mistake)+" | nothing |")
-	})
 	fmt.Print("| mutant | stories that break | the first | what it breaks |\n|---|---|---|---|\n")
 	inParallel(ctx, len(chosen), func(i int) { fmt.Println(combine(ctx, chosen[i], dir, sample)) })
 	return ctx.Err()
+}
+
+// survivors are the mutants that are chosen; if none are, those that nothing finds by the page.
+func survivors(all []Mutant, only string) ([]Mutant, error) {
+	page, err := os.ReadFile("docs/measured/mutants.md")
+	return slices.DeleteFunc(all, func(m Mutant) bool {
+		return !isChosen(only, m.ID) || only == "" && !strings.Contains(string(page), "| "+cell(m.Mistake)+" | nothing |")
+	}), err
 }
 
 func combine(ctx context.Context, m Mutant, dir string, sample int) (row string) {

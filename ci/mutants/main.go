@@ -5,6 +5,7 @@
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
 //	go run ./ci/mutants -combine 30 [-only ID,...]
+//	go run ./ci/mutants -leads [-only ID,...] [-limit 60s] [-table docs/measured/leads.md]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
 
@@ -37,11 +38,13 @@ func main() {
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
 	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
+	leads := flag.Bool("leads", false, "look instead for leads of the mutants that nothing finds, or that are chosen")
+	from := flag.String("mutants", "ci/mutants", "directory of the mutants")
 	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *combine, *audit); err != nil {
+	if err := run(ctx, *from, *only, *limit, *table, *seeds, *schedules, *combine, *audit, *leads); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -54,8 +57,8 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, sample int, audit bool) error {
-	all, err := Load("ci/mutants")
+func run(ctx context.Context, from, only string, limit time.Duration, table string, seeds, schedules, sample int, audit, leads bool) error {
+	all, err := Load(from)
 	if err != nil {
 		return err
 	}
@@ -80,6 +83,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	}
 	if audit {
 		return auditAll(ctx, all, dir, right, only, limit, table)
+	}
+	if leads {
+		return leadAll(ctx, all, dir, right, only, limit, table)
 	}
 	if seeds > 0 {
 		return compare(ctx, all, dir, right, seeds, schedules)

@@ -105,7 +105,9 @@ func (c *Cluster) writeFiles(dir string) error {
 		if files[caKeyFile], err = keyPEM(c.authority.key); err != nil {
 			return err
 		}
-		for file, user := range map[string]string{controllersKubeconfig: "system:kube-controller-manager", schedulerKubeconfig: "system:kube-scheduler"} {
+		for file, user := range map[string]string{
+			controllersKubeconfig: "system:kube-controller-manager", schedulerKubeconfig: "system:kube-scheduler", attacherKubeconfig: attacherUser,
+		} {
 			config := c.ConfigFor(user)
 			config.Host = "https://" + c.through
 			if files[file], err = Kubeconfig(config); err != nil {

@@ -75,8 +75,9 @@ type Cluster struct {
 	through   string // the address by which the standard controllers reach the API server
 
 	etcd, apiServer *child.Process
-	// Both are nil while they don't run.
-	controllerManager, scheduler *child.Process
+	scheduler       *child.Process // nil without one
+	// Managing is kube-controller-manager, and Attaching the external-attacher; nil without one.
+	Managing, Attaching *Component
 
 	// A cluster that can be handed on has these; shelf is nil for any other.
 	shelf     *Shelf
@@ -218,10 +219,7 @@ func (c *Cluster) Stop() error {
 // end ends the processes and removes the directory.
 func (c *Cluster) end() error {
 	// Nothing is to be seen failing without what it depends on.
-	var errs []error
-	for _, p := range []*child.Process{c.scheduler, c.controllerManager} {
-		errs = append(errs, p.Stop())
-	}
+	errs := []error{c.scheduler.Stop(), c.Managing.stop(), c.Attaching.stop()}
 	return errors.Join(append(errs, c.apiServer.Stop(), c.etcd.Stop(), c.release())...)
 }
 

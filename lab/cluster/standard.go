@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/rand"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/lab/child"
 )
 
 // Standard has the cluster run kube-controller-manager, with all that it runs by default, and
@@ -26,10 +29,12 @@ type Standard struct {
 	Accounts bool
 	// DisableForceDetachOnTimeout is kube-controller-manager's flag of that name.
 	DisableForceDetachOnTimeout bool
+	// Driver serves a CSI driver at a Unix socket, and an external-attacher runs for it; nil: none.
+	Driver func(socket string) error
 }
 
-// controllerManager and Scheduler are the programs that it takes.
-const controllerManager = "kube-controller-manager"
+// controllerManager, attacher and Scheduler are the programs that it takes.
+const controllerManager, attacher = "kube-controller-manager", "csi-attacher"
 
 // The names of standard controllers for which there are stand-ins, as kube-controller-manager has
 // them in --controllers.
@@ -40,6 +45,7 @@ const (
 	AttachDetach  = "persistentvolume-attach-detach-controller"
 	TaintEviction = "taint-eviction-controller"
 	Scheduler     = "kube-scheduler"
+	Attacher      = "external-attacher"
 )
 
 // Runs are the standard controllers that the cluster runs, of those for which there are stand-ins.
@@ -47,14 +53,19 @@ func (c *Cluster) Runs() []string {
 	if c.options.Standard == nil {
 		return nil
 	}
-	return []string{NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction, Scheduler}
+	all := []string{NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction, Scheduler}
+	if c.options.Standard.Driver != nil {
+		all = append(all, Attacher)
+	}
+	return all
 }
 
-// The files of the two.
+// The files of these.
 const (
 	caKeyFile             = "ca.key"
 	controllersKubeconfig = "kube-controller-manager.kubeconfig"
 	schedulerKubeconfig   = "kube-scheduler.kubeconfig"
+	attacherKubeconfig    = "csi-attacher.kubeconfig"
 )
 
 func controllerManagerArgs(s *Standard) []string {
@@ -83,6 +94,34 @@ func controllerManagerArgs(s *Standard) []string {
 
 func schedulerArgs() []string {
 	return []string{"--kubeconfig=" + schedulerKubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false"}
+}
+
+func attacherArgs(socket string) []string {
+	return []string{"--kubeconfig=" + attacherKubeconfig, "--csi-address=" + socket}
+}
+
+// attacherUser is its name as a user of the API server.
+const attacherUser = "csi-attacher"
+
+// attaching returns the objects that let it do its work, as its own manifests have it.
+func attaching() []client.Object {
+	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+	}
+	meta := metav1.ObjectMeta{Name: "fencelab:" + attacherUser}
+	return []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			rule("", []string{"persistentvolumes"}, "get", "list", "watch", "patch"),
+			rule("storage.k8s.io", []string{"csinodes"}, "get", "list", "watch"),
+			rule("storage.k8s.io", []string{"volumeattachments"}, "get", "list", "watch", "patch"),
+			rule("storage.k8s.io", []string{"volumeattachments/status"}, "patch"),
+		}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: attacherUser}},
+		},
+	}
 }
 
 // token is a bootstrap token: it lets a kubelet ask for a certificate.
@@ -125,57 +164,89 @@ func bootstrapping(t token) []client.Object {
 	}
 }
 
-// startStandard starts the two, and lets kubelets join.
+// startStandard starts these, and lets kubelets join.
 func (c *Cluster) startStandard(create func(client.Object) error) error {
-	for _, obj := range bootstrapping(c.bootstrap) {
+	s := c.options.Standard
+	objects := bootstrapping(c.bootstrap)
+	if s.Driver != nil {
+		socket := filepath.Join(c.dir, "csi.sock")
+		if err := s.Driver(socket); err != nil {
+			return err
+		}
+		objects = append(objects, attaching()...)
+		c.Attaching = &Component{cluster: c, name: attacher, args: attacherArgs(socket)}
+	}
+	for _, obj := range objects {
 		if err := create(obj); err != nil {
-			return fmt.Errorf("let kubelets join: create %T %s: %w", obj, obj.GetName(), err)
+			return fmt.Errorf("prepare the standard controllers: create %T %s: %w", obj, obj.GetName(), err)
 		}
 	}
-	if err := c.StartControllerManager(); err != nil {
-		return err
+	c.Managing = &Component{cluster: c, name: controllerManager, args: controllerManagerArgs(s)}
+	for _, component := range []*Component{c.Managing, c.Attaching} {
+		if err := component.Start(); err != nil {
+			return err
+		}
 	}
 	p, err := c.start(c.options.Bin, Scheduler, schedulerArgs())
 	c.scheduler = p
 	return err
 }
 
-// StartControllerManager starts kube-controller-manager, unless it runs.
-func (c *Cluster) StartControllerManager() (err error) {
-	if c.controllerManager == nil {
-		c.controllerManager, err = c.start(c.options.Bin, controllerManager, controllerManagerArgs(c.options.Standard))
+// Component is one of the control plane's programs that can be missing for a while. A nil one is
+// none.
+type Component struct {
+	cluster *Cluster
+	name    string
+	args    []string
+	process *child.Process // nil while it doesn't run
+}
+
+// Name is the program's.
+func (p *Component) Name() string { return p.name }
+
+// Start starts it, unless it runs.
+func (p *Component) Start() (err error) {
+	if p != nil && p.process == nil {
+		p.process, err = p.cluster.start(p.cluster.options.Bin, p.name, p.args)
 	}
 	return err
 }
 
-// KillControllerManager ends it as SIGKILL does, until it is started again.
-func (c *Cluster) KillControllerManager() error {
-	p := c.controllerManager
-	if p == nil {
+// Kill ends it as SIGKILL does, until it is started again.
+func (p *Component) Kill() error {
+	if p == nil || p.process == nil {
 		return nil
 	}
-	if err := p.Kill(); err != nil {
+	if err := p.process.Kill(); err != nil {
 		return err
 	}
-	<-p.Exited()
-	c.controllerManager = nil
+	<-p.process.Exited()
+	p.process = nil
 	return nil
 }
 
-// PauseControllerManager has it stand still, if it runs, and ResumeControllerManager go on.
-func (c *Cluster) PauseControllerManager() error {
-	if c.controllerManager == nil {
+// Pause has it stand still, if it runs, and Resume go on.
+func (p *Component) Pause() error {
+	if p == nil || p.process == nil {
 		return nil
 	}
-	return c.controllerManager.Pause()
+	return p.process.Pause()
 }
 
-// ResumeControllerManager undoes PauseControllerManager.
-func (c *Cluster) ResumeControllerManager() error {
-	if c.controllerManager == nil {
+// Resume undoes Pause.
+func (p *Component) Resume() error {
+	if p == nil || p.process == nil {
 		return nil
 	}
-	return c.controllerManager.Resume()
+	return p.process.Resume()
+}
+
+// stop ends it for good.
+func (p *Component) stop() error {
+	if p == nil {
+		return nil
+	}
+	return p.process.Stop()
 }
 
 // PauseStore has etcd stand still: what needs it waits for its answer, or gives up.
@@ -192,5 +263,9 @@ func (o *Options) needed() []string {
 	if o.Standard == nil {
 		return commands
 	}
-	return slices.Concat(commands, []string{controllerManager, Scheduler})
+	all := slices.Concat(commands, []string{controllerManager, Scheduler})
+	if o.Standard.Driver != nil {
+		all = append(all, attacher)
+	}
+	return all
 }

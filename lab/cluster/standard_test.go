@@ -48,7 +48,7 @@ func TestStandard(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, p := range []*child.Process{c.controllerManager, c.scheduler} {
+	for _, p := range []*child.Process{c.Managing.process, c.scheduler} {
 		t.Logf("resident: %d has %s", p.Pid(), resident(t, p))
 	}
 	admin := newClient(t, c.Config())
@@ -110,11 +110,11 @@ func testOutages(t *testing.T, c *Cluster, admin client.Client) {
 		return admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for range 2 {
-		if err := c.KillControllerManager(); err != nil {
+		if err := c.Managing.Kill(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(c.PauseControllerManager(), c.ResumeControllerManager()); err != nil {
+	if err := errors.Join(c.Managing.Pause(), c.Managing.Resume()); err != nil {
 		t.Errorf("what is dead stands still: %v", err)
 	}
 	if err := create(t.Context(), "orphan"); err != nil {
@@ -136,7 +136,7 @@ func testOutages(t *testing.T, c *Cluster, admin client.Client) {
 		t.Errorf("without kube-controller-manager there is an account: %v", err)
 	}
 	for range 2 {
-		if err := c.StartControllerManager(); err != nil {
+		if err := c.Managing.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -36,51 +36,16 @@ type modelMachines struct {
 	storage *Storage // nil without one
 	tasks   sync.WaitGroup
 
-	// mu is held whenever anything happens to a model: they have one thread.
-	mu     sync.Mutex
+	thread // in which everything happens to models
 	models []*modelled
 	cuts   []network.Link
-	closed bool
 	lines  []page.Line
-	// stirred is closed, and made anew, when something has happened that somebody may
-	// have waited for.
-	stirred chan struct{}
 }
 
 // OpenModels makes machines that take the times of the topology.
 func OpenModels(ctx context.Context, timings scenarios.HostTimings, s *record.Stream, asked asker) *modelMachines {
 	ctx, stop := context.WithCancel(ctx)
-	return &modelMachines{ctx: ctx, stop: stop, stream: s, asked: asked, timings: timings, stirred: make(chan struct{})}
-}
-
-// do makes every change to the models.
-func (a *modelMachines) do(f func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return
-	}
-	f()
-	close(a.stirred)
-	a.stirred = make(chan struct{})
-}
-
-// await returns once something is the case, or why it never will be.
-func (a *modelMachines) await(ctx context.Context, is func() (bool, error)) error {
-	for {
-		a.mu.Lock()
-		good, err := is()
-		stirred := a.stirred
-		a.mu.Unlock()
-		if good || err != nil {
-			return err
-		}
-		select {
-		case <-stirred:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return &modelMachines{ctx: ctx, stop: stop, stream: s, asked: asked, timings: timings, thread: newThread()}
 }
 
 // Reach implements machines: kubelets of this process reach what it does.

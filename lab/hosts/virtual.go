@@ -41,6 +41,8 @@ type virtualMachines struct {
 	names  []string
 	offset time.Duration // of the times of the hypervisor's observer
 	tasks  sync.WaitGroup
+	// storage is that of real nodes; nil without one
+	storage *sharing
 
 	mu     sync.Mutex
 	byName map[string]*virtual
@@ -64,6 +66,7 @@ func OpenVirtual(
 			m := v.byName[e.Host]
 			v.mu.Unlock()
 			m.notice(e)
+			v.storage.notice(e)
 			for _, event := range worldEvents(e, m.blamed(e)) {
 				event.At = v.offset + e.At
 				s.Put(event)
@@ -80,11 +83,15 @@ func OpenVirtual(
 func (v *virtualMachines) Add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (Machine, error) {
 	v.mu.Lock() // its events wait
 	defer v.mu.Unlock()
-	domain, err := v.vms.NewDomain(vms.HostConfig{
+	config := vms.HostConfig{
 		Name: host.Name, Watchdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet,
 		Executable: filepath.Join(v.assets, "agent"), Programs: programs, Disk: v.nodes,
 		WatchdogDevice: v.nodes != "" && !host.Softdog,
-	})
+	}
+	if v.storage != nil {
+		config.Storage = v.storage.connect(host.Name)
+	}
+	domain, err := v.vms.NewDomain(config)
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +108,22 @@ func (v *virtualMachines) Cut(links ...network.Link) { v.vms.Cut(links...) }
 func (v *virtualMachines) Impair(how network.Impairment, links ...network.Link) {
 	v.vms.Impair(how, links...)
 }
-func (v *virtualMachines) Restore(links ...network.Link) { v.vms.Restore(links...) }
+func (v *virtualMachines) Restore(links ...network.Link) {
+	v.vms.Restore(links...)
+	v.storage.stir()
+}
 func (v *virtualMachines) RestoreAll(but []network.Link) {
-	v.vms.Restore(slices.DeleteFunc(v.vms.Faulty(), func(l network.Link) bool { return slices.Contains(but, l) })...)
+	v.Restore(slices.DeleteFunc(v.vms.Faulty(), func(l network.Link) bool { return slices.Contains(but, l) })...)
 }
 
 // Storage implements Machines.
-func (*virtualMachines) Storage(scenarios.Volume) (*Storage, error) {
-	return nil, errors.New("virtual machines have no storage, and the lab should have refused the scenario")
+func (v *virtualMachines) Storage(volume scenarios.Volume) (*Storage, error) {
+	v.storage = share(v.ctx, volume, v.stream, func(host string) bool {
+		return !slices.ContainsFunc(v.vms.Faulty(), func(l network.Link) bool {
+			return scenarios.Link(l).Covers(scenarios.HostEnd(host), scenarios.Storage)
+		})
+	})
+	return v.storage.Storage, nil
 }
 
 // Hypervisor implements Machines.
@@ -117,6 +132,7 @@ func (v *virtualMachines) Hypervisor() (string, error) { return v.vms.URI(), v.v
 // Close implements Machines.
 func (v *virtualMachines) Close() (artifacts []play.Artifact, err error) {
 	err = v.vms.Close()
+	v.storage.close()
 	v.tasks.Wait()
 	for _, name := range v.names {
 		for _, file := range []string{name + ".console", name + ".journal"} {

@@ -254,6 +254,11 @@ func hosts(w *walk, world scenarios.Capabilities) {
 	w.do(scenarios.Op{Heal: new(scenarios.HealOp)})
 	w.next(event{kind: history.NodeReady, host: plain})
 
+	// Without an agent there is none to stop: the operating system goes on feeding the watchdog.
+	if has("stopAgent") {
+		w.do(scenarios.Op{StopAgent: onHost(guarded)})
+		w.never(event{kind: history.WatchdogFired, host: guarded}, 20*time.Second)
+	}
 	// A watchdog that isn't fed any more resets the host.
 	w.do(scenarios.Op{StopFeeding: onHost(guarded)})
 	w.next(event{kind: history.WatchdogFired, host: guarded})

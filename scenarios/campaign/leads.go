@@ -15,6 +15,9 @@ type Leads struct {
 	// Reference plays the schedule of a plan with other controllers, or finds what came of that
 	// before. It returns nil if there is nothing to compare with.
 	Reference func(context.Context, *scenarios.Plan) (*play.Outcome, error)
+	// Retold, unless it is nil, stands in the place of Reference: it replays the story of a
+	// plan, each time with something changed that must not matter.
+	Retold func(context.Context, *scenarios.Plan) ([]play.Retold, error)
 	// Accepted are the leads that are known.
 	Accepted []leads.Accepted
 
@@ -30,6 +33,9 @@ func (s *Session) Compare(ctx context.Context, o *play.Outcome) error {
 	if verdict, _ := o.VerdictOfSchedule(); verdict != invariant.Held {
 		return nil
 	}
+	if s.Leads.Retold != nil {
+		return s.compareRetold(ctx, o)
+	}
 	reference, err := s.Leads.Reference(ctx, o.Plan)
 	if err != nil {
 		return exit.Coded(exit.Internal, err)
@@ -38,8 +44,31 @@ func (s *Session) Compare(ctx context.Context, o *play.Outcome) error {
 		s.Leads.all.Apart++
 		return nil
 	}
+	return s.add(o, reference, leads.Compare(o.Side(), reference.Side()))
+}
+
+// compareRetold compares a default schedule with each retelling of its story.
+func (s *Session) compareRetold(ctx context.Context, o *play.Outcome) error {
+	if len(o.Plan.Deviations) > 0 {
+		s.Leads.all.Apart++
+		return nil
+	}
+	told, err := s.Leads.Retold(ctx, o.Plan)
+	if err != nil {
+		return exit.Coded(exit.Internal, err)
+	}
+	for i := range told {
+		if err := s.add(o, told[i].Outcome, told[i].Leads(o)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds the leads of a run, and saves it with its reference if one of them is new.
+func (s *Session) add(o, reference *play.Outcome, found []leads.Lead) (err error) {
 	var where string
-	for _, g := range s.Leads.all.Add(o.Plan.Metadata.Name, leads.Compare(o.Side(), reference.Side())) {
+	for _, g := range s.Leads.all.Add(o.Plan.Metadata.Name, found) {
 		if where == "" {
 			if where, err = s.To.Lead(o, reference); err != nil {
 				return exit.Coded(exit.Internal, err)

@@ -100,6 +100,10 @@ type Searched struct {
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
 	// Shares are the parts of the search, if it has any.
 	Shares []Share `json:"shares,omitempty"`
+	// Edges is how many orders and decisions on old versions there are that the default schedule
+	// doesn't have, and NeverCame which of them no schedule brought about.
+	Edges     int      `json:"edges,omitempty"`
+	NeverCame []string `json:"neverCame,omitempty"`
 	// Failures are the kinds of them.
 	Failures []Cluster `json:"failures,omitempty"`
 }
@@ -233,6 +237,7 @@ func (s *Search) searched(t Tally) *Searched {
 	if covering, ok := s.Strategy.(Covering); ok {
 		found.Shares = covering.Shares()
 	}
+	found.Edges, found.NeverCame = len(s.Edges), s.Gaps(t)
 	for _, f := range t.Failures() {
 		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Cause: f.Cause, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1, Divides: f.Divides})
 	}

@@ -17,6 +17,10 @@ type Search struct {
 	Total, All int
 	// What describes the schedules: "single deviations from 201 steps".
 	What string
+	// Edges may come about in its schedules, the gravest first, where the strategy learns. Aim has
+	// the words of the one that is to come about, or "".
+	Edges []Edge
+	Aim   string
 	// Over ends the search when it returns true: what was played is all then. Nil never does.
 	Over func() bool
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
@@ -31,6 +35,23 @@ type Search struct {
 	// waiting counts the schedules that the workers have yet to report on, and variants counts
 	// those of them that were tried in place of others.
 	waiting, variants int
+}
+
+// Edge is something between two steps that the default schedule doesn't have: that they come in the
+// other order, or that a decision rests on a version of an object that is older than a write of it.
+type Edge struct {
+	Point Point
+	Words string
+}
+
+// Gaps are the edges that no schedule has brought about, in words, the gravest first.
+func (s *Search) Gaps(t Tally) (words []string) {
+	for _, e := range s.Edges {
+		if t.Edges[e.Point] == 0 {
+			words = append(words, e.Words)
+		}
+	}
+	return words
 }
 
 // Endless is the Total of a search that ends otherwise.

@@ -75,4 +75,6 @@ type Result struct {
 	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
 	// Reached holds the points that the schedule covered, where the strategy learns.
 	Reached Points `json:"reached,omitempty"`
+	// Edges holds the edges that came about, likewise.
+	Edges Points `json:"edges,omitempty"`
 }

@@ -35,6 +35,8 @@ type Tally struct {
 	Limited int `json:"limited,omitempty"`
 	// Rulings are how often each guarantee was put to the test in all schedules.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
+	// Edges are in how many of them each came about.
+	Edges map[Point]int `json:"edges,omitempty"`
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration `json:"simulated"`
 	// Failed has one failure for each signature and cause.
@@ -161,6 +163,12 @@ func (t *Tally) Add(s Schedule, r Result) {
 	default:
 		one.Unknown = 1
 	}
+	for _, e := range r.Edges {
+		if one.Edges == nil {
+			one.Edges = make(map[Point]int, len(r.Edges))
+		}
+		one.Edges[e] = 1
+	}
 	if one.Held == 0 {
 		one.Failed = []Failure{{Signature: r.Signature, Cause: r.Cause, Invariant: r.Invariant, Missing: r.Missing, Schedule: s, Count: 1}}
 	}
@@ -178,6 +186,12 @@ func (t *Tally) Merge(o Tally) {
 	}
 	for id, more := range o.Rulings { // order does not matter: sums
 		t.Rulings[id] = t.Rulings[id].Plus(more)
+	}
+	for e, n := range o.Edges { // order does not matter: sums
+		if t.Edges == nil {
+			t.Edges = make(map[Point]int)
+		}
+		t.Edges[e] += n
 	}
 	for _, more := range o.Failed {
 		i := slices.IndexFunc(t.Failed, more.alike)

@@ -105,6 +105,10 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 		}) {
 			v.Bad(path+".event", "%s never happens: the host has no watchdog", kind)
 		}
+	case history.WatchdogDisarmed:
+		if !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool { return s.Do != nil && s.Do.StopAgent != nil }) {
+			v.Bad(path+".event", "%s never happens: no step stops an agent in order; add stopAgent", kind)
+		}
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
 		if !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
 			return s.Do != nil && (s.Do.Cut != nil && kind != history.LinkImpaired || s.Do.Impair != nil && kind != history.LinkCut)
@@ -133,7 +137,7 @@ func (v *validator) nobodySwitches() bool {
 	}
 	return !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
 		op := s.Do
-		return op != nil && (op.PowerLoss != nil || op.PowerUp != nil || op.AddFault != nil || op.Hang != nil || op.Panic != nil || op.StopFeeding != nil)
+		return op != nil && (op.PowerLoss != nil || op.PowerUp != nil || op.AddFault != nil || op.Hang != nil || op.Panic != nil || op.StopFeeding != nil || op.StopAgent != nil)
 	})
 }
 
@@ -185,7 +189,7 @@ func (v *validator) subject(path string, event history.Kind, t scenarios.Trigger
 
 // valueless are the events that have no value.
 var valueless = []history.Kind{
-	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired,
+	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired, history.WatchdogDisarmed,
 	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
 	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.HostReleased, history.ControllerStarted, history.ControllerCrashed,
 }

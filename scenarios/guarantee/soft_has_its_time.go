@@ -9,7 +9,7 @@ import (
 
 var softHasItsTime = invariant.Invariant{
 	ID:    "soft-has-its-time",
-	Claim: "While nobody is in a hurry, a host is forced off only when its operating system has had the time of a soft shutdown, or the BMC knows none.",
+	Claim: "While nobody is in a hurry, a host is forced off only when its operating system has been asked and has had the time of a soft shutdown, or the BMC knows none.",
 	Seed:  "000, 001",
 	New: func(p invariant.Params) invariant.Checker {
 		return &courtesies{
@@ -18,6 +18,7 @@ var softHasItsTime = invariant.Invariant{
 			roles:      p.Roles,
 			hosts:      invariant.NewRoster[courted](p.Hosts),
 			patience:   p.Timings.SoftTimeout,
+			prompt:     p.Timings.Slack + p.Timings.Poll,
 		}
 	},
 }
@@ -26,17 +27,21 @@ var softHasItsTime = invariant.Invariant{
 // soft requests stand, or spec.online is false. The time begins with the first of them: the
 // controller remembers a request that was withdrawn until the host has booted.
 //
-// Excused is a command after a fault of the BMC, which may have refused to ask the operating
-// system, unless that was asked without one; one that was sent before it could be known that the
-// hurry is over; and one of a process that has begun since, and knows the time by a clock that is
-// wrong. Not judged is one to a host whose boot isn't complete, or is reported off: that calls off
-// a boot that was not seen.
+// Whoever could ask the operating system, for longer than that takes, before the time was up has to
+// have done so. A request that is read late may have no time left: it counts from when it was made.
+//
+// Excused is a command after a fault that hit a request for a soft shutdown, which has failed then
+// (seed 000); one that was sent before it could be known that the hurry is over; and one of a
+// process that has begun since, and knows the time by a clock that is wrong. Not judged is one to a
+// host whose boot isn't complete, or is reported off: that calls off a boot that was not seen.
 type courtesies struct {
 	invariant.Ruling
 	*invariant.Hindrances
 	roles    invariant.Roles
 	hosts    invariant.Roster[courted]
 	patience time.Duration
+	// prompt is how long it takes to ask what can be asked.
+	prompt time.Duration
 	// started is the last start of the power controller.
 	started history.Event
 }
@@ -50,11 +55,12 @@ type courted struct {
 	// off, of the wishes that stand or are on record.
 	requests map[string]string
 	since    history.Event
-	// hurried is since when a hard request stands, calmed when the last one went, and fault the
-	// last fault of the BMC. Asked is the last request to the operating system, and bent says that
-	// a fault hit it.
-	hurried, calmed, fault, asked history.Event
-	bent                          bool
+	// hurried is since when a hard request stands, calmed when the last one went, and asked the
+	// last request to the operating system. Failed is the last fault that may have kept a
+	// controller from such a request.
+	hurried, calmed, asked, failed history.Event
+	// open is since when the operating system can be asked, or zero.
+	open history.Event
 }
 
 func (c *courtesies) Observe(e *history.Event) *invariant.Violation {
@@ -70,11 +76,13 @@ func (c *courtesies) Observe(e *history.Event) *invariant.Violation {
 func (c *courtesies) judge(h *courted, e *history.Event) {
 	switch e.Kind {
 	case history.BMCFault:
-		h.fault = *e
-		h.bent = h.bent || e.At == h.asked.At
+		asks := invariant.AsksGuest(&history.Event{Value: e.Note})
+		if asks || e.Note == "" && e.Hinders == nil { // what bends an answer alone may hide that it can be asked
+			h.failed = *e
+		}
 	case history.BMCCommand:
 		if invariant.AsksGuest(e) {
-			h.asked, h.bent = *e, e.At == h.fault.At
+			h.asked = *e
 		}
 		if invariant.Plays(e.Actor, c.roles.Power) && invariant.PowersOff(e) && !invariant.AsksGuest(e) && e.Key != history.Late {
 			c.forced(h, e)
@@ -98,6 +106,12 @@ func (c *courtesies) judge(h *courted, e *history.Event) {
 	h.Body.Observe(e)
 	if !h.offline && !h.pending && len(h.requests) == 0 {
 		h.since = history.Event{}
+	}
+	switch can := !h.unmanaged && h.Known() && h.Complete && h.reported && h.since.Kind != "" && !h.hurry(); {
+	case !can:
+		h.open = history.Event{}
+	case h.open.Kind == "":
+		h.open = *e
 	}
 }
 
@@ -148,8 +162,11 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		c.Kept(&h.hurried, e)
 	case c.Unaware(e, &h.calmed):
 		return
-	case h.fault.Seq > h.since.Seq && (h.bent || h.asked.Seq < h.since.Seq), c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
+	case h.failed.Seq > h.since.Seq, c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
 		c.Excuse(e)
+	case h.asked.Seq < h.since.Seq && c.idle(h, e) > c.prompt:
+		c.Judged++
+		c.Breach(&h.since, e, invariant.Clause(e)+", and its operating system had not been asked to shut down since "+invariant.Clause(&h.since))
 	case e.At-h.since.At+invariant.Coarse >= c.patience:
 		c.Judged++
 		c.Kept(&h.since, e)
@@ -157,6 +174,15 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		c.Judged++
 		c.Breach(&h.since, e, invariant.Clause(e)+", "+invariant.Seconds(e.At-h.since.At)+" after "+invariant.Clause(&h.since)+": its operating system has "+invariant.Seconds(c.patience)+" to shut down")
 	}
+}
+
+// idle is how much of the time of a soft shutdown there was to ask the operating system before e.
+func (c *courtesies) idle(h *courted, e *history.Event) time.Duration {
+	from, to := h.open.At, min(e.At, h.since.At+c.patience)
+	if h.open.Kind == "" || to <= from {
+		return 0
+	}
+	return to - from - c.Lost(from, to, invariant.Parties{BMC: e.Host, First: c.roles.Power})
 }
 
 func (c *courtesies) Finish(complete bool) invariant.Result {

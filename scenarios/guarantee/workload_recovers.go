@@ -59,6 +59,8 @@ type recovering struct {
 	// unwatched says that no watchdog ends the host's boots.
 	process   string
 	unwatched bool
+	// disarmed says that its watchdog ends this boot no more, unless an agent starts again.
+	disarmed bool
 	// cordoned and ready describe the Node.
 	cordoned, ready bool
 	// marked says that its Machine is, and alone that there was no host without a mark that it
@@ -74,6 +76,9 @@ func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 		}
 	}
 	c.witnesses.Observe(e)
+	if e.Kind == history.ControllerStarted && e.Host != "" && c.roles.Agent(e.Actor) {
+		c.hosts.Of(e.Host).disarmed = false
+	}
 	c.Promise.Observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.Of(e.Host), e)
@@ -89,6 +94,11 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		}
 	case history.BootStarted, history.LinkRestored, history.HostResumed:
 		h.alone = false
+	case history.WatchdogDisarmed:
+		h.disarmed = true
+	}
+	if e.Kind == history.BootStarted {
+		h.disarmed = false
 	}
 	h.Body.Observe(e)
 	switch e.Kind {
@@ -139,7 +149,7 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 // when it was last heard of, and only a person can decide.
 func (c *recoveries) unpromised() bool {
 	h := c.hosts.Of(c.fenced.Host)
-	return h.unwatched && h.process != "" && h.process == h.Boot || h.alone
+	return (h.unwatched || h.disarmed) && h.process != "" && h.process == h.Boot || h.alone
 }
 
 // asks reports whether there is a host that an agent can ask: another one that is on, and whose

@@ -86,6 +86,9 @@ const (
 	HostResumed Kind = "host-resumed"
 	// WatchdogFired says that the watchdog reset the host.
 	WatchdogFired Kind = "watchdog-fired"
+	// WatchdogDisarmed says that whoever fed the watchdog has closed it in order: it waits for
+	// nothing, until the next boot or until somebody feeds it again.
+	WatchdogDisarmed Kind = "watchdog-disarmed"
 	// VolumeAttached and VolumeDetached say that the storage has given a volume, the Object, to
 	// Host, and taken it away; Boot is the one that runs there, if any, and Actor whoever asked.
 	// They come from an observer on the storage's side, and so do the others of volumes.
@@ -297,7 +300,7 @@ var layers = map[Kind]Layer{
 	WorkloadStarted: World, WorkloadStopped: World, HostPaused: World, HostResumed: World,
 	VolumeAttached: World, VolumeDetached: World, VolumeMounted: World, VolumeUnmounted: World, VolumeWritten: World, VolumeFenced: World, VolumeUnfenced: World,
 	NodeOutOfService: API, NodeInService: API, VolumesInUse: API, DetachAsked: API,
-	WatchdogFired: World, LinkCut: World, LinkRestored: World, LinkImpaired: World, EvidenceLost: World, EvidenceRegained: World,
+	WatchdogFired: World, WatchdogDisarmed: World, LinkCut: World, LinkRestored: World, LinkImpaired: World, EvidenceLost: World, EvidenceRegained: World,
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodTerminating: API, PodDeleted: API, AnnotationSet: API,
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
@@ -452,6 +455,7 @@ var phrases = map[Kind]string{
 	WorkloadStarted:      "{object} started on {host}",
 	WorkloadStopped:      "{object} stopped on {host}",
 	WatchdogFired:        "the watchdog of {host} fired",
+	WatchdogDisarmed:     "the watchdog of {host} was disarmed",
 	VolumeAttached:       "{object} was attached to {host}",
 	VolumeDetached:       "{object} was detached from {host}",
 	VolumeMounted:        "{object} was mounted on {host}",

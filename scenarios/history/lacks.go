@@ -7,7 +7,7 @@ func (e *Event) Lacks() string {
 	switch e.Kind {
 	case PowerOn, PowerOff, WatchdogFired, HostPaused, HostResumed, BMCCommand, BMCFault:
 		return first(e.Host, "host")
-	case BootStarted, BootComplete, BootEnded:
+	case BootStarted, BootComplete, BootEnded, WatchdogDisarmed:
 		return first(e.Host, "host", e.Boot, "boot")
 	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, HostReleased, MachineNode,

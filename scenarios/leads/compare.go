@@ -20,6 +20,10 @@ type Side struct {
 	Events []history.Event
 	// Tested reports whether an actor is a process under test. What others do is no deed.
 	Tested func(actor string) bool
+	// Host, unless it is nil, returns the name that the other side has for a host, and Pace, unless
+	// it is 0, says how many times as long everything takes.
+	Host func(string) string
+	Pace time.Duration
 }
 
 // How is the way in which a run differs from the reference.
@@ -39,15 +43,19 @@ const (
 	Shorter How = "shorter"
 	Later   How = "later"
 	Earlier How = "earlier"
+	// Unlike is a story whose retelling has another verdict.
+	Unlike How = "unlike"
 )
 
-var strangest = []How{Only, Never, Stays, Ends, More, Fewer, Longer, Shorter, Later, Earlier}
+var strangest = []How{Unlike, Only, Never, Stays, Ends, More, Fewer, Longer, Shorter, Later, Earlier}
 
 // Lead is one difference: what was done or was the case, to which host, and what it was in either
 // run. Event is the number of the first event of the run that shows it; 0 if none does.
 type Lead struct {
-	How             How
-	Deed, Host      string
+	How        How
+	Deed, Host string
+	// Told says what was changed in the retelling that the run was compared with, if it was one.
+	Told            string
 	Mine, Reference string
 	Event           int
 	// shift is by how much later the deed was done, of one that is.
@@ -55,7 +63,18 @@ type Lead struct {
 }
 
 // Name is that by which a lead is accepted.
-func (l *Lead) Name() string { return string(l.How) + " " + l.Deed }
+func (l *Lead) Name() string {
+	name := string(l.How) + " " + l.Deed
+	if l.Told != "" {
+		name += ", " + l.Told
+	}
+	return name
+}
+
+// Recurs reports whether it is about writes or errors, which come as often as their author likes.
+func (l *Lead) Recurs() bool {
+	return strings.HasPrefix(l.Deed, "change ") || strings.HasPrefix(l.Deed, "controller-")
+}
 
 const (
 	// Less than apart is no difference of times, and neither is less than twice as long.
@@ -205,6 +224,9 @@ func (a *amount) length() string {
 func sum(s Side) map[thing]*amount {
 	all := make(map[thing]*amount)
 	of := func(t thing) *amount {
+		if s.Host != nil {
+			t.host = s.Host(t.host)
+		}
 		if all[t] == nil {
 			all[t] = &amount{}
 		}
@@ -213,11 +235,12 @@ func sum(s Side) map[thing]*amount {
 	begun, op, since := false, 0, time.Duration(0)
 	for i := range s.Events {
 		e := &s.Events[i]
+		at := e.At / max(s.Pace, 1)
 		switch {
 		case e.Kind == history.RunStarted:
 			begun = true
 		case e.Kind == history.OpApplied:
-			op, since = op+1, e.At
+			op, since = op+1, at
 		}
 		if !begun {
 			continue
@@ -225,7 +248,7 @@ func sum(s Side) map[thing]*amount {
 		if deed, host, recurs := deedOf(e); deed != "" && s.Tested(e.Actor) {
 			a := of(thing{deed: deed, host: host})
 			if a.times == 0 {
-				a.at, a.begun, a.op, a.event = e.At, e.At-since, op, e.Seq
+				a.at, a.begun, a.op, a.event = at, at-since, op, e.Seq
 			}
 			a.times++
 			a.recurs = recurs
@@ -234,12 +257,12 @@ func sum(s Side) map[thing]*amount {
 			a := of(thing{deed: c.state, host: e.Host, state: true})
 			switch {
 			case c.begins && !a.open:
-				a.times, a.open, a.at = a.times+1, true, e.At
+				a.times, a.open, a.at = a.times+1, true, at
 				if a.event == 0 {
 					a.event = e.Seq
 				}
 			case !c.begins && a.open:
-				a.open, a.lasted = false, a.lasted+e.At-a.at
+				a.open, a.lasted = false, a.lasted+at-a.at
 			}
 		}
 	}
@@ -277,9 +300,8 @@ func deedOf(e *history.Event) (deed, host string, recurs bool) {
 	switch e.Kind {
 	case history.ControllerEffect:
 		verb, object, _ := strings.Cut(e.Value, " ")
-		if verb == "bmc" {
-			command, host, _ := strings.Cut(object, " ")
-			return "bmc " + command, host, false
+		if does, host, of := strings.Cut(object, " "); of && (verb == "bmc" || verb == "storage") {
+			return verb + " " + does, host, false
 		}
 		kind, _, _ := strings.Cut(object, "/")
 		switch {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
@@ -69,7 +68,7 @@ func (a *All) Groups(accepted []Accepted) (fresh []*Group, known int) {
 		}
 	}
 	recurs := func(g *Group) int { // how often something is written says least
-		if strings.HasPrefix(g.Lead.Deed, "change ") || strings.HasPrefix(g.Lead.Deed, "controller-") {
+		if g.Lead.Recurs() {
 			return 1
 		}
 		return 0

@@ -459,7 +459,7 @@ func laneOf(kind history.Kind) string {
 	switch kind {
 	case history.WorkloadStarted, history.WorkloadStopped:
 		return "workload"
-	case history.WatchdogFired:
+	case history.WatchdogFired, history.WatchdogDisarmed:
 		return "watchdog"
 	case history.LinkCut, history.LinkRestored, history.LinkImpaired:
 		return "network"

@@ -1,6 +1,9 @@
 package play
 
 import (
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/leads"
 )
@@ -28,4 +31,35 @@ type Twin struct {
 	Instead map[string]string
 	// Missed are the deviations of the other run at whose deeds this one never came.
 	Missed []string
+}
+
+// Retold is a run of a story with something changed that must not matter.
+type Retold struct {
+	scenarios.Retelling
+	Outcome *Outcome
+}
+
+// Leads are the differences of a run that held from its retelling: in what those under test do,
+// unless others do it in their place. How often something is tried depends on moments that the
+// story doesn't choose, and is none.
+func (r *Retold) Leads(o *Outcome) []leads.Lead {
+	verdict, reason := r.Outcome.VerdictOfSchedule()
+	var found []leads.Lead
+	if verdict != invariant.Held {
+		found = []leads.Lead{{How: leads.Unlike, Deed: "verdict", Mine: string(invariant.Held), Reference: string(verdict) + ": " + reason}}
+	} else {
+		mine, told := o.Side(), r.Outcome.Side()
+		told.Host, told.Pace = r.Host, r.Pace
+		found = leads.Compare(mine, told)
+		mine.Tested = func(string) bool { return true }
+		told.Tested = mine.Tested
+		anybody := leads.Compare(mine, told)
+		found = slices.DeleteFunc(found, func(l leads.Lead) bool {
+			return l.Recurs() || !slices.ContainsFunc(anybody, func(other leads.Lead) bool { return other.Name() == l.Name() && other.Host == l.Host })
+		})
+	}
+	for i := range found {
+		found[i].Told = r.Told
+	}
+	return found
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 	if covering, ok := s.Strategy.(campaign.Covering); ok {
 		c.claim(covering, t)
 	}
+	c.gaps(s, t)
 	if s.Partial() {
 		fmt.Fprintf(c.Out, "  not exhaustive: %s not tried; --schedules bounds the sweep\n", phrase.Count(s.All-s.Total, "deviation"))
 	}
@@ -44,6 +46,28 @@ func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {
 	}
 	if ids := t.OnlyExcused(); len(ids) > 0 {
 		fmt.Fprintf(c.Out, "  never judged without an excuse: %s\n", strings.Join(ids, ", "))
+	}
+}
+
+// gapsShown is how many gaps are printed.
+const gapsShown = 5
+
+// gaps prints what no schedule brought about.
+func (c *Console) gaps(s *campaign.Search, t campaign.Tally) {
+	gaps := s.Gaps(t)
+	switch {
+	case len(s.Edges) == 0:
+	case s.Aim != "" && slices.Contains(gaps, s.Aim):
+		fmt.Fprintf(c.Out, "  it never came about: %s\n", s.Aim)
+	case s.Aim != "":
+	default:
+		fmt.Fprintf(c.Out, "  %d of %d orders and decisions on old versions never came about\n", len(gaps), len(s.Edges))
+		for _, words := range gaps[:min(gapsShown, len(gaps))] {
+			fmt.Fprintf(c.Out, "    %s\n", words)
+		}
+		if len(gaps) > gapsShown {
+			fmt.Fprintf(c.Out, "    and %d more, which -o json has\n", len(gaps)-gapsShown)
+		}
 	}
 }
 

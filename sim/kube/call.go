@@ -58,6 +58,8 @@ type Call struct {
 	result   *record
 	page     page
 	done     bool
+	// shown is how many changes of the kind a read was executed after.
+	shown int
 	// share hands the result out without a copy.
 	share bool
 }
@@ -109,7 +111,7 @@ func (c *Call) Execute() error {
 	if c.done {
 		panic(fmt.Sprintf("kube: %s by %s was executed twice", c, c.Actor))
 	}
-	c.done = true
+	c.done, c.shown = true, len(c.store.logs[c.Kind.index])
 	// a Gate may have changed the actor and the subresource
 	c.by.actor, c.by.status = c.Actor, c.Subresource != ""
 	var err error

@@ -69,6 +69,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if c.live(obj) {
 		return c.Reader.Get(ctx, key, obj, opts...)
 	}
+	c.peek(obj, key.Name)
 	return c.view.Get(key, obj, opts...)
 }
 
@@ -77,7 +78,18 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 	if c.live(list) {
 		return c.Reader.List(ctx, list, opts...)
 	}
+	c.peek(list, "")
 	return c.view.List(list, opts...)
+}
+
+// peek reports a reading of the View.
+func (c *Client) peek(obj runtime.Object, name string) {
+	if c.Saw == nil {
+		return
+	}
+	if k, err := c.store.server.KindOf(obj); err == nil && c.view.of(k).synced {
+		c.Saw(Reading{k, name, c.store, c.view.of(k).next})
+	}
 }
 
 // write prepares a Call that sends or names obj.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,12 +18,28 @@ type Reader struct {
 	store *Store
 	gate  Gate
 	actor string
+	// Saw, which may be nil, is given each reading, also of a cache behind it.
+	Saw func(Reading)
 }
+
+// Reading is a read of an object, or of all objects of a kind if Name is empty: from what a server
+// or a View shows after the first changes of the kind.
+type Reading struct {
+	Kind  *Kind
+	Name  string
+	store *Store
+	shown int
+}
+
+// Unseen returns the changes of the kind since those that the reading shows. They are shared.
+func (r Reading) Unseen() []Change { return r.store.logs[r.Kind.index][r.shown:] }
 
 var _ client.Reader = Reader{}
 
 // NewReader returns the live reader of an actor.
-func NewReader(store *Store, gate Gate, actor string) Reader { return Reader{store, gate, actor} }
+func NewReader(store *Store, gate Gate, actor string) Reader {
+	return Reader{store: store, gate: gate, actor: actor}
+}
 
 func (r Reader) call(ctx context.Context, c *Call) error {
 	if err := ctx.Err(); err != nil {
@@ -32,7 +49,11 @@ func (r Reader) call(ctx context.Context, c *Call) error {
 	if c.by.manager == "" && c.PatchType != types.ApplyYAMLPatchType { // which must name one
 		c.by.manager = r.actor
 	}
-	return r.gate.Call(ctx, c)
+	err := r.gate.Call(ctx, c)
+	if r.Saw != nil && !c.Writes() && c.done && (err == nil || apierrors.IsNotFound(err)) {
+		r.Saw(Reading{c.Kind, c.Key.Name, r.store, c.shown})
+	}
+	return err
 }
 
 // Get reads the object from the server.

@@ -120,6 +120,9 @@ func (a *Array) Unmount(host string) {
 	}
 }
 
+// Fenced reports whether the storage keeps a host out.
+func (a *Array) Fenced(host string) bool { return a.port(host).fenced }
+
 // Ended notes that the boot of a host is over, and with it its mount.
 func (a *Array) Ended(host string) { a.port(host).mounted = "" }
 

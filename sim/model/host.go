@@ -93,6 +93,8 @@ type Host struct {
 	// watchdog will reset the host. With unfed, nothing can prevent that any more.
 	watchdog Timer
 	unfed    bool
+	// disarmed says that whoever fed it has closed it in order.
+	disarmed bool
 	// feeder is the agent that feeds the watchdog, last at fed. Without one the operating system
 	// does.
 	feeder string
@@ -140,8 +142,8 @@ func (h *Host) WatchdogTime() time.Duration { return h.timings.Watchdog }
 
 // Identify writes the state of the host, without times and counters.
 func (h *Host) Identify(to io.Writer) {
-	fmt.Fprintf(to, "host %s %t %s %t %t %t %t %t %t %t %v\n", h.name, h.on, h.boot, h.booted, h.down != nil, h.draining,
-		h.watchdog != nil, h.unfed, h.ignoresShutdown, h.halted, h.guest)
+	fmt.Fprintf(to, "host %s %t %s %t %t %t %t %t %t %t %t %v\n", h.name, h.on, h.boot, h.booted, h.down != nil, h.draining,
+		h.watchdog != nil, h.unfed, h.disarmed, h.ignoresShutdown, h.halted, h.guest)
 	for _, w := range h.workloads {
 		fmt.Fprintf(to, "workload %s\n", w.Name)
 	}
@@ -383,7 +385,7 @@ func (h *Host) complete() {
 func (h *Host) end(by, why string) {
 	h.w.Cancel(h.transition)
 	h.w.Cancel(h.watchdog)
-	h.transition, h.watchdog, h.unfed, h.down, h.draining = nil, nil, false, nil, false
+	h.transition, h.watchdog, h.unfed, h.disarmed, h.down, h.draining = nil, nil, false, false, nil, false
 	h.software.Kill()
 	h.booted, h.halted, h.paused, h.hung, h.panicked, h.ignoresShutdown = false, false, false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil
@@ -475,13 +477,26 @@ func (h *Host) FedBy(feeder string) {
 	h.arm()
 }
 
-// Feed restarts the watchdog's timeout.
-func (h *Host) Feed() { h.fed = h.w.Now() }
+// Feed restarts the watchdog's timeout. A device that was closed is opened for that.
+func (h *Host) Feed() {
+	h.fed, h.disarmed = h.w.Now(), false
+	h.starve()
+}
+
+// Disarm ends the watchdog's wait until somebody feeds it again, or for the rest of the boot.
+func (h *Host) Disarm() {
+	if h.timings.Watchdog == 0 || h.unfed {
+		return
+	}
+	h.w.Cancel(h.watchdog)
+	h.watchdog, h.disarmed = nil, true
+	h.w.Emit(history.Event{Kind: history.WatchdogDisarmed, Host: h.name, Boot: h.boot, Actor: h.feeder})
+}
 
 // starve starts the watchdog's timeout: the watchdog is a device of its own, and fires even when
 // the processors stand still.
 func (h *Host) starve() {
-	if h.timings.Watchdog == 0 || !h.booted || h.watchdog != nil {
+	if h.timings.Watchdog == 0 || !h.booted || h.watchdog != nil || h.disarmed {
 		return
 	}
 	h.bite(h.timings.Watchdog)

@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,6 +23,10 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		return session.Single(ctx, plan, simulator.Evident())
 	}
 	s, benign, err := New(ctx, simulator, scenario, plan, o)
+	var coded *exit.Error
+	if errors.As(err, &coded) {
+		return 0, err
+	}
 	if err != nil {
 		return 0, exit.Coded(exit.Internal, err)
 	}
@@ -57,6 +62,11 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		session.To.Say("  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
 	}
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
+	if r, ok := s.Strategy.(*reach); ok && r.by == nil {
+		code = exit.Worse(code, exit.Unknown)
+	} else if ok {
+		session.To.Print("  it came about first in schedule %d: %v\n", r.by.Number+1, r.by.Deviations)
+	}
 	if err := compare(ctx, session, simulator, s, benign); err != nil {
 		return 0, err
 	}

@@ -36,13 +36,15 @@ type coverage struct {
 	reached map[campaign.Point]bool
 	// last is the row taken last.
 	last map[decider]campaign.Point
+	// met are the edges that came about.
+	met *met
 }
 
 // decider is a process and the key that it decides about.
 type decider struct{ process, key string }
 
-func newCoverage(r rows) *coverage {
-	return &coverage{rows: r, reached: make(map[campaign.Point]bool), last: make(map[decider]campaign.Point)}
+func newCoverage(r rows, e *edges) *coverage {
+	return &coverage{rows: r, reached: make(map[campaign.Point]bool), last: make(map[decider]campaign.Point), met: e.watch()}
 }
 
 // decided notes a decision. Its point doesn't depend on the process of a controller, nor on the
@@ -55,14 +57,17 @@ func (c *coverage) decided(d sim.Decision) {
 		c.reached[before*16777619^now] = true
 	}
 	c.last[who] = now
+	c.met.decided(d)
 }
 
-func (c *coverage) points() campaign.Points {
-	if c == nil {
-		return nil
-	}
-	points := make(campaign.Points, 0, len(c.reached))
-	for p := range c.reached { // order does not matter: they are sorted
+// note adds what was reached to the result of the schedule.
+func (c *coverage) note(r *campaign.Result) {
+	r.Reached, r.Edges = sorted(c.reached), sorted(c.met.all())
+}
+
+func sorted(set map[campaign.Point]bool) campaign.Points {
+	points := make(campaign.Points, 0, len(set))
+	for p := range set { // order does not matter: they are sorted
 		points = append(points, p)
 	}
 	slices.Sort(points)

@@ -28,7 +28,9 @@ type facts struct {
 	news map[string][]*deed
 	// planned are the deviations of the schedule, by step.
 	planned map[string]scenarios.Deviation
-	found   []fact
+	// waited are the steps that waited for another one.
+	waited []*deed
+	found  []fact
 }
 
 // deed is a step in words, which is the nth with these.
@@ -37,6 +39,8 @@ type deed struct {
 	words string
 	nth   int
 	cause *deed
+	// came is when it was taken, if it had waited.
+	came time.Duration
 }
 
 // touch is who wrote a resource last, and who has read it since.
@@ -60,6 +64,7 @@ const (
 	someOf    // it went wrong in one of several ways
 	notKnown
 	inOrder
+	waited
 	came
 )
 
@@ -100,12 +105,20 @@ func (f *facts) scheduled(s steps.Step) {
 			f.add(someOf, s.At, actor+" died at "+d.words, actor+" died at "+d.numbered(), d)
 		}
 		f.add(someOf, s.At, d.words+" failed in some way", d.numbered()+" failed in some way", d)
-	case planned.After == "":
-		for _, least := range Delays {
-			if least <= time.Duration(planned.Delay) {
-				text := "%s came %s late or more"
-				f.add(wentWrong, s.At, fmt.Sprintf(text, d.words, least), fmt.Sprintf(text, d.numbered(), least), d)
-			}
+	case planned.After != "":
+		d.came = s.At + time.Duration(planned.Delay)
+		f.waited = append(f.waited, d)
+	default:
+		f.late(wentWrong, d, time.Duration(planned.Delay), func(time.Duration) time.Duration { return s.At })
+	}
+}
+
+// late notes how late a step was, and from when on that was so.
+func (f *facts) late(rank int, d *deed, by time.Duration, from func(least time.Duration) time.Duration) {
+	const text = "%s came %s late or more"
+	for _, least := range Delays {
+		if least <= by {
+			f.add(rank, from(least), fmt.Sprintf(text, d.words, least), fmt.Sprintf(text, d.numbered(), least), d)
 		}
 	}
 }
@@ -115,7 +128,9 @@ func (f *facts) took(name steps.Name, at time.Duration) {
 	if d == nil {
 		return // it was scheduled before the story
 	}
-	f.add(came, at, d.words, "") // that it came at all
+	if f.add(came, at, d.words, ""); d.came > 0 { // that it came at all
+		d.came = at
+	}
 	print := d.Footprint()
 	for i, r := range slices.Concat(print.Writes, print.Reads) {
 		if strings.HasPrefix(r, steps.PlaceProcess) || strings.HasPrefix(r, "watch/") {
@@ -201,6 +216,10 @@ func pointOf(words string) campaign.Point {
 // before returns the facts that came true before the violation of a run, if there was one. What
 // comes at its very time may be its own news: of that only what its actor did not know remains.
 func (f *facts) before(o *play.Outcome) []fact {
+	for _, d := range f.waited {
+		f.late(waited, d, d.came-d.At, func(least time.Duration) time.Duration { return d.At + least })
+	}
+	f.waited = nil
 	v := o.Violation()
 	if v == nil {
 		return f.found

@@ -50,12 +50,17 @@ func plain(story []told) []steps.Step {
 
 func (t *told) kind() kind { return kind{t.Actor, t.Class, t.Verb, t.Object, t.phase} }
 
-// tell plays the plan as it is and returns the steps of its story.
-func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, *play.Outcome, error) {
+// tell plays the plan as it is and returns the steps of its story. Others may see its decisions.
+func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, decided ...func(sim.Decision)) ([]told, *play.Outcome, error) {
 	var story []told
 	known, last, phases, phase := make(rows), make(map[decider]campaign.Point), make(map[string]int), 0
 	backend := s.Backend()
 	backend.Decided = func(d sim.Decision) {
+		for _, show := range decided {
+			if len(story) > 0 {
+				show(d)
+			}
+		}
 		who, now := decider{d.Process, d.Key}, known.point(row{d.Controller, d.Facts, d.Action})
 		if before, ok := last[who]; ok && before == now {
 			return

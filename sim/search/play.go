@@ -29,6 +29,8 @@ type Player struct {
 	simulator *sim.Simulator
 	story     *campaign.Story
 	rows      rows
+	// edges belong to the story; nil until a schedule is asked for what it reaches.
+	edges *edges
 }
 
 // NewPlayer returns a player of a story.
@@ -48,7 +50,15 @@ func (p *Player) play(schedule campaign.Schedule, reached *coverage) (*play.Outc
 		backend.Watch = draw(schedule.Seed, &drawn)
 	}
 	if reached != nil {
-		backend.Decided = reached.decided
+		drawn := backend.Watch
+		backend.Decided, backend.Took = reached.decided, reached.met.took
+		backend.Watch = func(s steps.Step) (d scenarios.Deviation, deviates bool) {
+			reached.met.scheduled(s)
+			if drawn != nil {
+				d, deviates = drawn(s)
+			}
+			return d, deviates
+		}
 	}
 	// Half a schedule proves nothing, so an interrupt doesn't stop it.
 	plan := p.story.PlanOf(schedule)
@@ -79,7 +89,13 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	var reached *coverage
 	audited := false
 	if p.story.Cover {
-		reached = newCoverage(p.rows)
+		if p.edges == nil {
+			var err error
+			if p.edges, err = edgesOf(context.Background(), p.simulator, p.story.Plan); err != nil {
+				return campaign.Result{}, err
+			}
+		}
+		reached = newCoverage(p.rows, p.edges)
 	}
 	outcome, played, err := p.play(schedule, reached)
 	switch {
@@ -103,7 +119,9 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 		}
 	}
 	result := campaign.ResultOf(outcome)
-	result.Number, result.Variant, result.Reached, result.Audited = schedule.Number, schedule.Variant, reached.points(), audited
+	if result.Number, result.Variant, result.Audited = schedule.Number, schedule.Variant, audited; reached != nil {
+		reached.note(&result)
+	}
 	if schedule.Draw && (result.Verdict != invariant.Held || p.story.Cover) {
 		result.Drawn = played.Deviations
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Depth int
 	// Within is how late a step comes at most; 0 stands for [apart].
 	Within time.Duration
+	// Reach is an edge in words that the search is to bring about, in place of its strategy; or "".
+	Reach string
 	// For is how long to search, in place of a number of schedules; 0 is for as long as it takes.
 	For time.Duration
 	// Resume is a directory that keeps what came of each schedule, or "".
@@ -45,7 +47,7 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 		o.Depth = 2
 	}
 	story := &campaign.Story{Plan: plan}
-	chosen, err := choose(o.Strategy, &space{
+	from := &space{
 		seed: o.Seed, steps: steps, singles: Singles(plain(steps)), bound: cmp.Or(o.Within, apart),
 		depth: o.Depth, whole: o.Depth > 1 && o.Schedules == 0 && o.For == 0,
 		runOf: func(deviations []scenarios.Deviation) ([]told, error) {
@@ -56,12 +58,24 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 			}
 			return steps, err
 		},
-	})
+	}
+	chosen, err := choose(o.Strategy, from)
 	if err != nil {
 		return nil, nil, err
 	}
+	var known *edges
+	if chosen.learns || o.Reach != "" {
+		if known, err = edgesOf(ctx, simulator, plan); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.Reach != "" {
+		if chosen, err = known.reach(o.Reach, from); err != nil {
+			return nil, nil, err
+		}
+	}
 	story.Cover = chosen.learns
-	s := &campaign.Search{Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what}
+	s := &campaign.Search{Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what, Edges: known.list(), Aim: o.Reach}
 	s.Explain = NewPlayer(simulator, s.Story).Explain
 	switch {
 	case o.For > 0:

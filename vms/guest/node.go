@@ -75,6 +75,11 @@ func (n *realNode) bringUp() (err error) {
 	if err := n.witnessPods(); err != nil {
 		return err
 	}
+	if n.config.Kubelet.Storage != "" {
+		if err := n.reachStorage(); err != nil {
+			return err
+		}
+	}
 	n.containerd = n.command("containerd", "--config", "/etc/containerd/config.toml")
 	if err := n.containerd.Start(); err != nil {
 		return fmt.Errorf("start containerd: %w", err)

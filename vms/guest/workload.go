@@ -44,6 +44,13 @@ func runInPod(name string, interval time.Duration) error {
 	over := make(chan os.Signal, 1)
 	signal.Notify(over, unix.SIGTERM)
 	out.say(evidence.WorkloadStarted, os.Getenv(evidence.PodVariable))
+	if path := os.Getenv(evidence.VolumeVariable); path != "" {
+		volume, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return fmt.Errorf("open the volume: %w", err)
+		}
+		go writeTo(volume, out.boot, interval)
+	}
 	for beats := time.Tick(interval); ; {
 		select {
 		case <-over:
@@ -51,6 +58,16 @@ func runInPod(name string, interval time.Duration) error {
 		case <-beats:
 			out.beat()
 		}
+	}
+}
+
+// writeTo writes the boot and a number to a volume again and again. Storage that is out of reach
+// holds a write up, and one that it doesn't take is lost: the workload goes on.
+func writeTo(volume *os.File, boot string, interval time.Duration) {
+	beats := time.Tick(interval)
+	for n := 1; ; n++ {
+		_, _ = volume.WriteAt(fmt.Appendf(nil, "%s %d\n", boot, n), 0)
+		<-beats
 	}
 }
 

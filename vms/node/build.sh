@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Builds the disk of a real node: Debian's C library, mount, runc, CNI plugins and busybox; containerd and kubelet from
-# their Go modules; images of two containers, made of the guest program (vms/guest), and one of fencelab's agents
-# (lab/inguest). Its kernel is the guests'.
+# their Go modules; the node's half of a CSI driver (lab/csi/node); images of two containers, made of the guest program
+# (vms/guest), and one of fencelab's agents (lab/inguest). Its kernel is the guests'.
 # Needs no root and no container registry.
 # Usage: vms/node/build.sh [DIR]. It leaves DIR/node/CONTENT.img, a raw ext4 file system that is never written again, and
 # the link DIR/node/image to it. Half a minute when the commands are built (lab/cluster/build.sh), a second when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-dir=${1:-.cache/lab}/node bin=.cache/bin guest=${1:-.cache/lab}/guest agent=${1:-.cache/lab}/agent
+dir=${1:-.cache/lab}/node bin=.cache/bin guest=${1:-.cache/lab}/guest agent=${1:-.cache/lab}/agent csi=${1:-.cache/lab}/csi-node
 mkdir -p "$dir"
-lab/cluster/build.sh kubernetes containerd
+lab/cluster/build.sh kubernetes containerd csi
 
 if ! command -v qemu-img >/dev/null || ! command -v mkfs.ext4 >/dev/null; then
 	echo "node: installing qemu-img and mkfs.ext4 from Debian"
@@ -32,7 +32,7 @@ if [ ! -d "$debs" ]; then
 fi
 
 commands=(kubelet containerd containerd-shim-runc-v2 ctr)
-content=$(cat "$0" "$debs"/*.deb "$guest" "$agent" "${commands[@]/#/$bin/}" | sha256sum | head -c 16)
+content=$(cat "$0" "$debs"/*.deb "$guest" "$agent" "$csi" "${commands[@]/#/$bin/}" | sha256sum | head -c 16)
 if [ -e "$dir/$content.img" ]; then
 	ln -sfn "$content.img" "$dir/image"
 	echo "the node's disk is up to date: $dir/$content.img"
@@ -51,7 +51,7 @@ for deb in "$debs"/*.deb; do
 done
 for plugin in loopback ptp host-local; do mv "$root/usr/lib/cni/$plugin" "$root/opt/cni/bin/"; done
 rm -rf "$root/usr/lib/cni"
-cp "${commands[@]/#/$bin/}" "$root/usr/bin/"
+cp "${commands[@]/#/$bin/}" "$csi" "$root/usr/bin/"
 echo 'root:x:0:0::/root:/bin/sh' >"$root/etc/passwd"
 echo 'root:x:0:' >"$root/etc/group"
 : >"$root/etc/resolv.conf" # there is no name server, but a Pod needs the file

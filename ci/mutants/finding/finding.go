@@ -68,6 +68,28 @@ func Ask(cmd *exec.Cmd, answer any) error {
 	return err
 }
 
+// Led is the result of looking for leads: the first schedule in which a mistake showed beside the
+// right controllers, and the first story whose retelling came out otherwise. Broken is the
+// first story whose default schedule isn't as expected: it needs no lead.
+type Led struct {
+	Schedules int    `json:"schedules"`
+	Broken    string `json:"broken,omitempty"`
+	Twin      *Lead  `json:"twin,omitempty"`
+	Retold    *Lead  `json:"retold,omitempty"`
+}
+
+// Lead is the strangest lead of a schedule: what the mistake did, and what the reference did.
+type Lead struct {
+	Name       string   `json:"name"`
+	Mine       string   `json:"mine"`
+	Reference  string   `json:"reference"`
+	Scenario   string   `json:"scenario"`
+	Deviations []string `json:"deviations,omitempty"`
+	// Schedules and Took are how many were played until then, and for how long.
+	Schedules int           `json:"schedules"`
+	Took      time.Duration `json:"took"`
+}
+
 // Audit is the result of looking for excuses that right controllers don't need.
 type Audit struct {
 	// Schedules is how many were played, and Excused in how many of them something was that

@@ -19,23 +19,38 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/leads"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
-// question is a schedule that a wrong controller was in, and answer what right ones were
-// excused of in it, and violated, and how many of its deviations they missed.
+// question asks right controllers about a schedule that a wrong one was in: what they were excused
+// of in it, unless For says something else.
 type question struct {
 	Plan       string      `json:"plan"`
 	Deviations []sim.Named `json:"deviations"`
+	For        string      `json:"for,omitempty"`
+	Digest     string      `json:"digest,omitempty"`
 }
 
+// What else is asked for: the history, unless it has the digest of the question, or the leads of
+// the retold story.
+const (
+	forHistory = "history"
+	forRetold  = "retold"
+)
+
+// answer says what right controllers were excused of, and violated, how many of the deviations they
+// missed, whether they held, and what else was asked for.
 type answer struct {
-	Excused  []string `json:"excused"`
-	Violated []string `json:"violated"`
-	Missed   int      `json:"missed"`
+	Excused  []string `json:"excused,omitempty"`
+	Violated []string `json:"violated,omitempty"`
+	Missed   int      `json:"missed,omitempty"`
+	Held     bool     `json:"held,omitempty"`
+	History  string   `json:"history,omitempty"`
+	Leads    []string `json:"leads,omitempty"`
 }
 
 // answerAll answers questions on standard input with the controllers that this is built with.
@@ -60,7 +75,30 @@ func answerAll() error {
 		if err != nil {
 			return err
 		}
-		if err := out.Encode(answerOf(o, len(missed))); err != nil {
+		a := &answer{Missed: len(missed)}
+		verdict, _ := o.VerdictOfSchedule()
+		a.Held = verdict == invariant.Held
+		switch q.For {
+		case forHistory:
+			if q.Digest == o.History.Digest() {
+				break
+			}
+			var text strings.Builder
+			_, err = o.History.WriteTo(&text)
+			a.History = text.String()
+		case forRetold:
+			var found []leads.Lead
+			found, err = retoldLeads(s, o)
+			for i := range found {
+				a.Leads = append(a.Leads, found[i].Name())
+			}
+		default:
+			a = answerOf(o, len(missed))
+		}
+		if err == nil {
+			err = out.Encode(a)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -101,14 +139,14 @@ func startTwins(right string) (*twins, error) {
 	return t, t.cmd.Start()
 }
 
-func (t *twins) ask(plan *scenarios.Plan, deviations []sim.Named) (*answer, error) {
-	bare := plan.With(nil)
-	if err := t.out.Encode(question{Plan: string(bare.Text()), Deviations: deviations}); err != nil {
-		return nil, err
-	}
+func (t *twins) put(q question) (*answer, error) {
 	a := new(answer)
-	if err := t.in.Decode(a); err != nil {
-		return nil, fmt.Errorf("ask the right controllers about %s: %w", plan.Metadata.Name, err)
+	err := t.out.Encode(q)
+	if err == nil {
+		err = t.in.Decode(a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the right controllers: %w", err)
 	}
 	return a, nil
 }
@@ -239,7 +277,7 @@ func (a *auditor) ask(plan *scenarios.Plan) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.twins.ask(plan, named)
+	return a.twins.put(question{Plan: string(plan.With(nil).Text()), Deviations: named})
 }
 
 // kindOf is the common part of excuses of one kind: the guarantee, the event, and the hindrance.

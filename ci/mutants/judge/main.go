@@ -38,7 +38,8 @@ func main() {
 	right := flag.String("right", "", "this command built with the right controllers")
 	replay := flag.Bool("replay", false, "play the plan on standard input alone")
 	audit := flag.Bool("audit", false, "look instead for what is excused that the right controllers do without")
-	answers := flag.Bool("answer", false, "play the schedules on standard input for an audit")
+	leads := flag.String("leads", "", "look instead for what this controller does and the right one does not")
+	answers := flag.Bool("answer", false, "answer questions about the schedules on standard input")
 	strategy := flag.String("strategy", "", "search the scenario of -first with this strategy instead")
 	seed := flag.Uint64("seed", 1, "seed of that search")
 	schedules := flag.Int("schedules", 1000, "how many schedules it tries")
@@ -55,6 +56,8 @@ func main() {
 		return
 	case *audit:
 		found, err = audits(*catalog, *first, *right, *limit)
+	case *leads != "":
+		found, err = guides(*catalog, *first, *leads, *right, *limit)
 	case *replay:
 		found, err = playAll()
 	case *strategy != "":

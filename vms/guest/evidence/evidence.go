@@ -31,8 +31,16 @@ const (
 	// node and of the Pod.
 	JournalName = "fencelab.journal"
 	SocketPath  = "/run/fencelab/evidence"
-	// PodVariable gives a workload the UID of its Pod.
-	PodVariable = "POD_UID"
+	// StorageName is the virtio-serial port to the storage of a real node, which speaks 9P there.
+	// StorageSocket is where the kernel finds it, in the file system of the node, and VolumeFile is
+	// the one file of the volume.
+	StorageName   = "fencelab.storage"
+	StorageSocket = "/run/fencelab/storage"
+	VolumeFile    = "written"
+	// PodVariable gives a workload the UID of its Pod, and VolumeVariable, if it has a volume, the
+	// path of the VolumeFile, to which it writes its boot and a number.
+	PodVariable    = "POD_UID"
+	VolumeVariable = "VOLUME_FILE"
 	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user
 	// code.
 	ConsoleGreeting = "fencelab guest runs"
@@ -93,6 +101,8 @@ type Kubelet struct {
 	// Real has the real kubelet run, from the root file system of a node on the guest's disk. It
 	// joins with Token, a bootstrap token, and knows neither Adopt nor Pods.
 	Real bool `json:"real,omitempty"`
+	// Storage is the CSI driver whose volumes a real node mounts; empty: it mounts none.
+	Storage string `json:"storage,omitempty"`
 	// Services are the addresses of Services, to which a real node has a route by way of Server;
 	// zero: it has none.
 	Services netip.Prefix `json:"services,omitzero"`

@@ -170,6 +170,11 @@ func (k *Kubelet) register(ctx context.Context) error {
 		return err
 	}
 	k.nodeUID, k.readyAt, k.shown = n.Metadata.UID, now(), nil
+	if k.volumes != nil {
+		if err := k.registerDriver(ctx); err != nil {
+			return err
+		}
+	}
 	return k.patchStatus(ctx)
 }
 

@@ -48,8 +48,38 @@ type attachment struct {
 	} `json:"status"`
 }
 
+// csiNode is a CSINode.
+type csiNode struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Metadata   metadata    `json:"metadata"`
+	Spec       csiNodeSpec `json:"spec"`
+}
+
+type csiNodeSpec struct {
+	Drivers []csiDriver `json:"drivers"`
+}
+
+type csiDriver struct {
+	Name   string `json:"name"`
+	NodeID string `json:"nodeID"`
+}
+
 // WithVolumes lets the kubelet mount the volumes of Pods. It is called before Run.
 func (k *Kubelet) WithVolumes(v Volumes) { k.volumes, k.wanted = v, map[string]bool{} }
+
+// registerDriver says which name the storage knows the Node by, for an external-attacher.
+func (k *Kubelet) registerDriver(ctx context.Context) error {
+	err := k.api.create(ctx, "/apis/storage.k8s.io/v1/csinodes", csiNode{
+		APIVersion: "storage.k8s.io/v1", Kind: "CSINode",
+		Metadata: metadata{Name: k.node, OwnerReferences: []ownerReference{{APIVersion: "v1", Kind: "Node", Name: k.node, UID: k.nodeUID}}},
+		Spec:     csiNodeSpec{Drivers: []csiDriver{{Name: driver, NodeID: k.node}}},
+	}, nil)
+	if isStatus(err, http.StatusConflict) { // an earlier boot's says the same
+		return nil
+	}
+	return err
+}
 
 // inUse has the volumes that the status lists; nil while it says nothing of them.
 func (k *Kubelet) inUse() *[]string {
