@@ -1,9 +1,13 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -88,21 +92,43 @@ func (c *campaigner) survey(cmd *cobra.Command, name string, timed bool) (*jobs.
 	if err != nil {
 		return nil, nil, exit.Coded(exit.Internal, fmt.Errorf("find the own executable: %w", err))
 	}
+	program, err := digestOf(self)
+	if err != nil {
+		return nil, nil, exit.Coded(exit.Internal, err)
+	}
 	crew := jobs.Start(cmd.Context(), c.workers, self, workers.Argument, jobs.Argument)
-	surveyed, err := c.surveyed(cmd, crew, loaded, stories, timed)
+	kept := shard.SurveyFile(c.Dir, loaded, stories)
+	surveyed, err := c.surveyed(cmd, crew, loaded, stories, shard.LoadSurvey(kept, program), timed)
+	if err == nil && c.Dir != "" {
+		err = exit.Coded(exit.Environment, shard.SaveSurvey(kept, program, surveyed.Surveyed))
+	}
 	if err != nil {
 		crew.Close()
 	}
 	return crew, surveyed, err
 }
 
-func (c *campaigner) surveyed(cmd *cobra.Command, crew *jobs.Crew, loaded *scenarios.Campaign, stories []*scenarios.Scenario, timed bool) (*jobs.Campaign, error) {
-	progress := report.Counting(c.Talk, loaded.Metadata.Name+": default schedules", "searches")
-	surveyed, err := crew.Survey(cmd.Context(), loaded, stories, timed, progress.Of)
+// digestOf identifies a program.
+func digestOf(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", fmt.Errorf("read the own executable: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func (c *campaigner) surveyed(cmd *cobra.Command, crew *jobs.Crew, loaded *scenarios.Campaign, stories []*scenarios.Scenario, known []shard.Search, timed bool) (*jobs.Campaign, error) {
+	progress := report.Counting(c.Talk, loaded.Metadata.Name+": default schedules", "stories")
+	surveyed, err := crew.Survey(cmd.Context(), loaded, stories, known, timed, progress.Of)
 	progress.Clear()
 	switch {
 	case cmd.Context().Err() != nil:
-		return nil, exit.Coded(exit.Unknown, errors.New("interrupted before anything was played"))
+		return nil, exit.Coded(exit.Interrupted, errors.New("interrupted before anything was played"))
 	case err != nil:
 		return nil, exit.Coded(exit.Internal, err)
 	}
@@ -129,6 +155,7 @@ func campaignPlan() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&c.workers, "workers", runtime.NumCPU(), "how many worker processes it uses")
+	cmd.Flags().StringVar(&c.Dir, "out", "", "directory that keeps what each story comes to, so that run --out needn't find it out again")
 	return cmd
 }
 
@@ -144,8 +171,8 @@ played is kept below --out: a campaign that was interrupted goes on where it was
 
 With --shard 3/40 it plays the third of forty parts, into one file below --out, its blob.
 The exit code is then 0 if the blob is whole, whatever was found: fencelab campaign
-merge judges all blobs together. It is 2 if the shard was interrupted, if it played
-nothing, or if it put a guarantee to the test less often than the campaign promises.
+merge judges all blobs together. It is 2 if it played nothing, or put a guarantee to the
+test less often than the campaign promises, and 6 if it was interrupted.
 --shard index/40 takes the number from JOB_COMPLETION_INDEX, which is that of an index
 of a Job in Kubernetes, from 0.`,
 		Example: `  fencelab campaign run nightly.yaml --out nights/2026-11-28
@@ -232,7 +259,7 @@ func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, 
 	}
 	total, tried, failed := 0, 0, 0
 	for _, j := range w.Left {
-		total += j.To - j.From
+		total += surveyed.Outline.About(j)
 	}
 	progress, began := report.NewProgress(c.Talk, surveyed.Outline.Campaign, total), time.Now()
 	if err := c.serve(ctx, surveyed.Outline.Campaign); err != nil {
@@ -251,7 +278,7 @@ func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, 
 	}
 	switch {
 	case ctx.Err() != nil && len(w.Left) > 0:
-		return "", exit.Coded(exit.Unknown, fmt.Errorf("interrupted before %s of the shard; the same command goes on from %s", phrase.Count(len(w.Left), "job"), w.Name))
+		return "", exit.Coded(exit.Interrupted, fmt.Errorf("interrupted before %s of the shard; the same command goes on from %s", phrase.Count(len(w.Left), "job"), w.Name))
 	case err != nil:
 		return "", exit.Coded(exit.Internal, err)
 	case closed != nil:
@@ -393,22 +420,34 @@ func (c *campaigner) finish(ctx context.Context, r *shard.Result) error {
 	return exit.Ended(r.Code())
 }
 
-// show shrinks a finding and plays what is left, for its page.
+// show shrinks a finding, looks for what divides it from schedules that held, and plays what is
+// left for its page.
 func (c *campaigner) show(ctx context.Context, f *shard.Finding) error {
-	s, t := jobs.Shrinking(f)
-	if !c.asFound {
-		pool, err := workers.Of(ctx, c.workers)(s)
-		if err != nil {
-			return exit.Coded(exit.Internal, err)
-		}
-		s.Shrink(pool, &t)
-		if err := pool.Close(); err != nil {
-			return exit.Coded(exit.Internal, err)
-		}
+	s, again, err := jobs.Search(ctx, c.simulator, f)
+	if err != nil {
+		return exit.Coded(exit.Internal, fmt.Errorf("search %s again: %w", f.Story, err))
 	}
-	f.First = t.Failed[0].Schedule
+	pool, err := workers.Of(ctx, c.workers)(s)
+	if err != nil {
+		return exit.Coded(exit.Internal, err)
+	}
+	t := jobs.Shrinking(f)
+	if len(again) > 0 {
+		s.Replay(pool, again) // which the search remembers
+	}
+	if !c.asFound {
+		s.Shrink(pool, &t)
+	}
+	if err := errors.Join(s.Divide(pool, &t), pool.Close()); err != nil {
+		return exit.Coded(exit.Internal, err)
+	}
+	failure := t.Failed[0]
+	f.First, f.Divides = failure.Schedule, cmp.Or(failure.Divides, f.Divides)
+	if f.First.Shrunk != nil {
+		f.First.Shrunk.Divides = f.Divides
+	}
 	c.Print("\n%s of %s like this one:\n", phrase.Count(f.Count, "schedule"), f.Story)
-	_, err := c.session.Single(context.WithoutCancel(ctx), s.Story.PlanOf(f.First), c.simulator.Evident())
+	_, err = c.session.Single(context.WithoutCancel(ctx), s.Story.PlanOf(f.First), c.simulator.Evident())
 	if err == nil && c.last.Directory != "" {
 		f.Page, f.Text = c.last.Directory, c.last.Text
 	}

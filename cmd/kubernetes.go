@@ -99,7 +99,7 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 	})
 	switch {
 	case cmd.Context().Err() != nil:
-		return exit.Coded(exit.Unknown, err)
+		return exit.Coded(exit.Interrupted, err)
 	case err != nil:
 		return exit.Coded(exit.Environment, err)
 	}

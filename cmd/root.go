@@ -93,9 +93,9 @@ missing, 5 internal error.`,
 // Vocabulary holds the names that scenario files of this program may use.
 func Vocabulary() file.Vocabulary {
 	vocabulary := objects.Vocabulary()
-	vocabulary.Worlds, vocabulary.Strategies = Worlds, make(map[string]bool)
+	vocabulary.Worlds, vocabulary.Strategies = Worlds, make(map[string]file.Strategy)
 	for _, name := range search.Strategies() {
-		vocabulary.Strategies[name] = search.Ends(name)
+		vocabulary.Strategies[name] = file.Strategy(search.KindOf(name))
 	}
 	return vocabulary
 }

@@ -151,7 +151,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 		return exit.BadInput(errors.New("--schedules and --workers must be at least 1"))
 	case len(r.images) > 0 && r.system == "":
 		return exit.BadInput(errors.New("--image is for a program of a system: name its file with --system"))
-	case !cmd.Flags().Changed("schedules") && (r.World != "sim" || search.Ends(strategy)):
+	case !cmd.Flags().Changed("schedules") && (r.World != "sim" || search.KindOf(strategy).Ends):
 		r.search.Schedules = 0
 	}
 	loaded, err := file.LoadFiles(args, Vocabulary(), r.set)

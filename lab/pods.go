@@ -39,13 +39,14 @@ type pods struct {
 // podIdentity holds the claims of a Pod's token: its user, and the Node that it is bound to.
 type podIdentity struct{ user, node string }
 
-// podGate is the way of an agent.
+// podGate sends requests of an agent to the API server.
 type podGate struct {
 	agent *agent
 	http.RoundTripper
 }
 
-// addPods installs what Pods need, and makes their ways. They come when their DaemonSet does.
+// addPods adds the images of Pods to the registry, installs their manifests, and gives each Pod a
+// gate to the API server. The kubelets start the Pods once a manifest creates the DaemonSet.
 func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error {
 	if b.procs.pods == nil {
 		if err := b.openPods(); err != nil {

@@ -53,6 +53,11 @@ type CampaignSearch struct {
 	// schedules is how many are played in each story, for each seed. A strategy that ends by itself
 	// plays all without it.
 	Schedules int `json:"schedules,omitempty"`
+	// depth is how many deviations are combined, with orders and portfolio: up to that number, if
+	// they meet or one makes the other possible. Default: 1.
+	Depth int `json:"depth,omitempty"`
+	// within is how late a step comes at most, with orders and portfolio. Default: 90s.
+	Within Duration `json:"within,omitempty"`
 	// seeds decide the choices of the stories and of the strategy. Default: 1.
 	Seeds []uint64 `json:"seeds,omitempty"`
 }

@@ -320,7 +320,7 @@ func (s Selection) String() string {
 	return "every " + s.Kind + " with " + strings.Join(labels, " and ")
 }
 
-// AnnotateOp is an annotation of an object.
+// AnnotateOp sets or removes one annotation of an object, or of all objects that it selects.
 type AnnotateOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object,omitempty"`
@@ -391,7 +391,7 @@ func (o *OutageOp) hinders(timings *invariant.Timings) *history.Hindrance {
 	return h
 }
 
-// ObjectOp names objects.
+// ObjectOp names one object, or selects several by their labels.
 type ObjectOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object,omitempty"`

@@ -210,6 +210,8 @@ type operation struct {
 	takesBack func(*Op, *Unfinished) bool
 	// idempotent says that it has its effect already where the object is missing.
 	idempotent bool
+	// switches says that it can change a host's power, or end its boot, without a controller.
+	switches bool
 	// fault is what it does to faults of BMCs.
 	fault FaultChange
 	// hinders names the party that it holds up, nil for none, until the state that it begins ends.
@@ -258,6 +260,12 @@ func (op *Op) TakesBack(u *Unfinished) bool {
 // Idempotent reports whether op has its effect already where its object is missing.
 func (op *Op) Idempotent() bool { return op.declared().idempotent }
 
+// Switches reports whether op can change a host's power, or end its boot, without a controller.
+func (op *Op) Switches() bool {
+	declared := op.declared()
+	return declared != nil && declared.switches
+}
+
 // Injection is a fault, a crash or a deviation. It takes effect with the event that says so: of
 // this kind, with this actor and value where they are given.
 type Injection struct {
@@ -292,6 +300,7 @@ type of[T any] struct {
 	shows        func(*T, int) Injection
 	takesBack    func(*T, *Unfinished) bool
 	idempotent   bool
+	switches     bool
 	fault        FaultChange
 }
 
@@ -302,7 +311,7 @@ type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 // operation can leave that out.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
-		name: name, orphan: o.orphan, mayLast: o.mayLast, idempotent: o.idempotent, fault: o.fault,
+		name: name, orphan: o.orphan, mayLast: o.mayLast, idempotent: o.idempotent, switches: o.switches, fault: o.fault,
 		hinders: func(op *Op, timings *invariant.Timings) *history.Hindrance {
 			h := hinders(field(op), timings)
 			if h != nil && o.begins != nil {
@@ -374,7 +383,7 @@ var operations = []operation{
 		text: words("stop the kubelet of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, itsBoot, of[HostOp]{
-		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: checkStopFeeding,
+		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: checkStopFeeding, switches: true,
 	}),
 	declare("stopAgent", func(op *Op) *HostOp { return op.StopAgent }, World.StopAgent, nobody, of[HostOp]{
 		text: words("stop in order the agent of"), host: (*HostOp).name, check: checkStopAgent,
@@ -384,27 +393,27 @@ var operations = []operation{
 	}),
 	declare("pause", func(op *Op) *HostOp { return op.Pause }, World.Pause, nobody, of[HostOp]{
 		text: words("pause"), host: (*HostOp).name, check: checkHost,
-		begins: hostIs("is paused"), asks: watchdogWhilePaused,
+		begins: hostIs("is paused"), asks: watchdogWhilePaused, switches: true,
 	}),
 	declare("resume", func(op *Op) *HostOp { return op.Resume }, World.Resume, nobody, of[HostOp]{
 		text: words("resume"), host: (*HostOp).name, check: checkHost,
 		ends: hostIsNo("is paused"), orphan: "paused it",
 	}),
 	declare("hang", func(op *Op) *HostOp { return op.Hang }, World.Hang, itsBoot, of[HostOp]{
-		text: words("hang the user space of"), host: (*HostOp).name, check: checkHost,
+		text: words("hang the user space of"), host: (*HostOp).name, check: checkHost, switches: true,
 	}),
 	declare("panic", func(op *Op) *HostOp { return op.Panic }, World.Panic, itsBoot, of[HostOp]{
-		text: words("panic the kernel of"), host: (*HostOp).name, check: checkHost,
+		text: words("panic the kernel of"), host: (*HostOp).name, check: checkHost, switches: true,
 	}),
 	declare("fillDisk", func(op *Op) *HostOp { return op.FillDisk }, World.FillDisk, itself, of[HostOp]{
 		text: words("fill the disk of"), host: (*HostOp).name, check: checkHost,
 		begins: hostIs("has a full disk"),
 	}),
 	declare("powerLoss", func(op *Op) *HostOp { return op.PowerLoss }, World.PowerLoss, nobody, of[HostOp]{
-		text: words("power loss of"), host: (*HostOp).name, check: checkHost,
+		text: words("power loss of"), host: (*HostOp).name, check: checkHost, switches: true,
 	}),
 	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, nobody, of[HostOp]{
-		text: words("power up"), host: (*HostOp).name, check: checkHost,
+		text: words("power up"), host: (*HostOp).name, check: checkHost, switches: true,
 		takesBack: func(_ *HostOp, u *Unfinished) bool { return u.Powerless },
 	}),
 	declare("breakStorage", func(op *Op) *StorageOp { return op.BreakStorage }, World.BreakStorage, (*StorageOp).hinders, of[StorageOp]{
@@ -439,7 +448,7 @@ var operations = []operation{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
 		host:   func(f *FaultOp) string { return f.Host },
 		object: func(f *FaultOp) string { return f.Name },
-		check:  Checker.Fault, mayLast: true, fault: FaultBegins,
+		check:  Checker.Fault, mayLast: true, switches: true, fault: FaultBegins,
 		begins: func(f *FaultOp) state { return state{clause: "fault " + f.Name + " of the BMC of " + f.Host} },
 		shows: func(f *FaultOp, step int) Injection {
 			return Injection{

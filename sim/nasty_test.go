@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -489,6 +492,42 @@ func TestSecond(t *testing.T) {
 	st.do(scenarios.Op{Crash: &scenarios.CrashOp{Controller: "kicker-2"}})
 	st.do(scenarios.Op{Heal: new(scenarios.HealOp)})
 	commands(5, 2)
+}
+
+// TestSwitches: an operation on a host whose row says that it switches changes the host's power
+// within a minute, or ends its boot, whether the host is on or off. No other one does.
+func TestSwitches(t *testing.T) {
+	fields := reflect.TypeFor[scenarios.Op]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if fields.Field(i).Type != reflect.TypeFor[*scenarios.HostOp]() || strings.Contains(name, "Storage") || strings.Contains(name, "Volume") {
+			continue // there is no volume here
+		}
+		var op scenarios.Op
+		reflect.ValueOf(&op).Elem().Field(i).Set(reflect.ValueOf(hostOp))
+		switched := false
+		for _, off := range []bool{false, true} {
+			st := open(t, nil, nil)
+			if off {
+				st.do(scenarios.Op{PowerLoss: hostOp})
+				st.pass(time.Second)
+			}
+			st.seen = nil
+			switch err := st.b.Apply(op); {
+			case errors.Is(err, errLacking):
+				continue
+			case err != nil:
+				t.Fatal(err)
+			}
+			st.pass(time.Minute)
+			for _, kind := range []history.Kind{history.PowerOn, history.PowerOff, history.BootEnded} {
+				switched = switched || slices.ContainsFunc(st.seen, func(e history.Event) bool { return e.Kind == kind })
+			}
+		}
+		if switched != op.Switches() {
+			t.Errorf("%s switches the host: %t, and its row says %t", op.Name(), switched, op.Switches())
+		}
+	}
 }
 
 // TestPausedLeader pauses the leader of two processes between its question and its

@@ -97,6 +97,33 @@ func TestEveryGuaranteeIsBroken(t *testing.T) {
 	}
 }
 
+// TestEveryStoryShowsSomething: a right story that could cease to happen without a word guards
+// nothing. So it waits for an event, claims one, or does what its run would miss: a crash, or a
+// fault that has to bend a request.
+func TestEveryStoryShowsSomething(t *testing.T) {
+	for _, story := range catalog(t) {
+		if !shows(&story.Spec) {
+			t.Errorf("%s waits for no event, claims none, and does nothing that its run would miss: say in expect.events what it is about; with within, if only the story as it stands shows it", story.Metadata.Name)
+		}
+	}
+	idle := &scenarios.Spec{Steps: []scenarios.Step{{Do: &scenarios.Op{Cut: &scenarios.LinkOp{Host: "a"}}}}}
+	if shows(idle) {
+		t.Error("a story that cuts a host off and waits for nothing shows something")
+	}
+}
+
+func shows(spec *scenarios.Spec) bool {
+	return len(spec.Steps) == 0 || spec.Expect.Violated != "" || len(spec.Expect.Events) > 0 ||
+		slices.ContainsFunc(spec.Steps, func(step scenarios.Step) bool {
+			if step.Do != nil {
+				if _, missed := step.Do.Shows(1); missed {
+					return true
+				}
+			}
+			return !step.When.IsZero()
+		})
+}
+
 // TestStoriesAreShort keeps each file of the catalogue to a page: it is read as it is
 // written, and a step that is repeated is read once.
 func TestStoriesAreShort(t *testing.T) {

@@ -11,9 +11,8 @@ import (
 )
 
 // scenarios lists scenario files that say of themselves neither what they are nor what they are
-// for, right stories that wait for no event and claim none, so that each could cease to happen
-// without a word, crashes at deeds without a name, and files of the catalogue that hide under
-// another name than their scenario's.
+// for, crashes at deeds without a name, and files of the catalogue that hide under another name
+// than their scenario's.
 func scenarios(t *tree) (problems []string, err error) {
 	for _, name := range t.files {
 		if !under(name, "scenarios/catalog") || path.Ext(name) != ".yaml" {
@@ -27,13 +26,8 @@ func scenarios(t *tree) (problems []string, err error) {
 			Kind     string
 			Metadata struct{ Name, Description string }
 			Spec     struct {
-				Expect struct {
-					Violated string
-					Events   []any
-				}
 				Steps []struct {
-					When map[string]any
-					Do   struct {
+					Do struct {
 						Crash struct {
 							Deed       string
 							Occurrence int
@@ -51,15 +45,10 @@ func scenarios(t *tree) (problems []string, err error) {
 		if strings.TrimSpace(file.Metadata.Description) == "" {
 			problems = append(problems, fmt.Sprintf("%s: no metadata.description: nobody can tell what it shows, or when it may go", name))
 		}
-		about := len(file.Spec.Steps) == 0 || file.Spec.Expect.Violated != "" || len(file.Spec.Expect.Events) > 0
 		for i, step := range file.Spec.Steps {
-			about = about || len(step.When) > 0 || step.Do.Crash.Deed != ""
 			if c := step.Do.Crash; c.Occurrence > 0 && c.Deed == "" {
 				problems = append(problems, fmt.Sprintf("%s: step %d crashes at effect %d: name its deed, since others may come before it one day", name, i+1, c.Occurrence))
 			}
-		}
-		if !about {
-			problems = append(problems, fmt.Sprintf("%s: it waits for no event and claims none: say in expect.events what it is about, or what never comes", name))
 		}
 		if want := strings.TrimSuffix(path.Base(name), ".yaml"); file.Metadata.Name != want {
 			problems = append(problems, fmt.Sprintf("%s: metadata.name is %q, not %q: reports name the scenario, and the file should be found by that", name, file.Metadata.Name, want))

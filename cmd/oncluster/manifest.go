@@ -51,8 +51,10 @@ const (
 	kept = 24 * 60 * 60
 	// most is how large a ConfigMap may be, with room for its keys.
 	most = 1<<20 - 1<<14
-	// invalid is the exit code of what no further try mends.
-	invalid = 3
+	// invalid and little are the exit codes of shards that no further try mends: the input is
+	// wrong, or the blob is whole and tests less than was promised. One that was stopped has
+	// another code.
+	invalid, little = 3, 2
 )
 
 // Objects returns a campaign for a cluster: an account that may do nothing, its files, and the Job.
@@ -78,7 +80,7 @@ func Objects(o Options) ([]client.Object, error) {
 			},
 			{
 				Action:      batchv1.PodFailurePolicyActionFailIndex,
-				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{invalid}},
+				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{little, invalid}},
 			},
 		}},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels}, Spec: corev1.PodSpec{

@@ -105,7 +105,8 @@ type State struct {
 	Orphan bool `json:"orphan"`
 	// Backed: the NodeFence has the backup to recreate the Node from.
 	Backed bool `json:"backed"`
-	// Lingering: the Node has not been gone for long enough for its Pods to be released.
+	// Lingering: the Node has not been gone for long enough for its Pods to be released, or some of
+	// them are still bound to its name.
 	Lingering bool `json:"lingering"`
 }
 

@@ -72,7 +72,17 @@ func (a *Agent) complain(s *survey) {
 func (a *Agent) help(ctx context.Context, s *survey, name string) error {
 	state := a.facts(s, name)
 	action := a.Decide(state)
+	if action == RecreateNode {
+		var err error
+		if state.Lingering, err = a.bound(ctx, name); err != nil {
+			return err
+		}
+		action = a.Decide(state)
+	}
 	if action == Wait {
+		if state.Lingering {
+			a.m.Next = min(a.m.Next, a.Boot.Uptime()+a.Settings.Interval.Duration)
+		}
 		return nil
 	}
 	a.m.Next = min(a.m.Next, a.Boot.Uptime()+again)
@@ -81,6 +91,16 @@ func (a *Agent) help(ctx context.Context, s *survey, name string) error {
 		return quiet(fmt.Errorf("%s for Node %s: %w", action, name, err))
 	}
 	return nil
+}
+
+// bound reports whether Pods are still bound to a Node's name: a Node that is made anew would keep
+// them, and their volumes.
+func (a *Agent) bound(ctx context.Context, node string) (bool, error) {
+	var pods corev1.PodList
+	if err := a.API.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list the Pods of Node %s: %w", node, err)
+	}
+	return len(pods.Items) > 0, nil
 }
 
 // facts gathers the facts for the next step for a boot.

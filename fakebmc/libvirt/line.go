@@ -194,8 +194,8 @@ func (l *line[S]) keep(s S) {
 	}
 }
 
-// close ends the connections, or leaves that to the end of the process when ctx ends
-// before.
+// close closes the idle connections, and returns when they are closed or when ctx is done: what
+// still hangs then ends with the process.
 func (l *line[S]) close(ctx context.Context) {
 	l.mu.Lock()
 	idle := l.idle

@@ -13,8 +13,8 @@ import (
 // Loopback is the device of the loopback interface. In a network that was just made it is down.
 const Loopback = "lo"
 
-// OwnNetwork has a process begin in a network of its own, with the right to configure it. Only root
-// may make one, so anybody else gets a namespace of users as well, unless there is one already.
+// OwnNetwork starts a process in a network namespace of its own, with the right to configure it.
+// Only root may make one, so another user gets a user namespace as well, unless it has one already.
 func OwnNetwork(a *syscall.SysProcAttr) {
 	a.Cloneflags |= unix.CLONE_NEWNET
 	if os.Geteuid() == 0 || a.Cloneflags&unix.CLONE_NEWUSER != 0 {

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"iter"
 	"math"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -26,9 +27,16 @@ type Search struct {
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
 	Until func(Schedule, Result) bool
 
+	// Branching, which is nil unless combinations are played to their end, has all schedules, and
+	// the strategy those of a single deviation.
+	Branching Branching
+
 	// Explain, which may be nil, returns what was true in a failing schedule before it failed, the
 	// closest to it first.
 	Explain func(Schedule) ([]Fact, error)
+
+	// One says that only the first failure of a tally is shrunk.
+	One bool
 
 	// played are the schedules that can be played again as they were.
 	played []cameOut
@@ -56,6 +64,16 @@ func (s *Search) Gaps(t Tally) (words []string) {
 
 // Endless is the Total of a search that ends otherwise.
 const Endless = math.MaxInt32
+
+// Branching is schedules in branches that need nothing of each other, each of any number.
+type Branching interface {
+	// Branches is how many there are.
+	Branches() int
+	// Branch returns the schedules of one.
+	Branch(i int) iter.Seq[Schedule]
+	// Forecast says about how many schedules there are in all.
+	Forecast() int
+}
 
 // Covering is a strategy that says what it covers.
 type Covering interface {
@@ -149,10 +167,8 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		chosen := under[result.Number]
 		schedule := chosen.Played(result)
 		under[result.Number], early[result.Number] = schedule, result
-		tally.Add(schedule, result)
-		if whole := !chosen.Draw || len(result.Drawn) > 0; whole && s.Explain != nil {
-			s.played = append(s.played, cameOut{schedule, result.Verdict, Failure{Signature: result.Signature, Cause: result.Cause}})
-		}
+		tally.Add(chosen, result)
+		s.note(chosen, result)
 		if done != nil {
 			done(tally)
 		}
@@ -172,6 +188,33 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		}
 	}
 	return tally
+}
+
+// note remembers a schedule that can be played again as it was, for what divides it from others.
+func (s *Search) note(chosen Schedule, r Result) {
+	if whole := !chosen.Draw || len(r.Drawn) > 0; whole && s.Explain != nil {
+		s.played = append(s.played, cameOut{chosen.Played(r), r.Verdict, Failure{Signature: r.Signature, Cause: r.Cause}})
+	}
+}
+
+// Replay has schedules of the search played again, each with a number of its own.
+func (s *Search) Replay(workers Workers, schedules []Schedule) (t Tally) {
+	chosen, given := make(map[int]Schedule), 0
+	for range schedules {
+		for given < len(schedules) && s.waiting < Ahead {
+			chosen[schedules[given].Number] = schedules[given]
+			workers.Give(schedules[given])
+			given, s.waiting = given+1, s.waiting+1
+		}
+		result, ok := workers.Take()
+		if !ok {
+			break
+		}
+		s.waiting--
+		t.Add(chosen[result.Number], result)
+		s.note(chosen[result.Number], result)
+	}
+	return t
 }
 
 // Played returns the schedule with the deviations that were drawn, as far as the result records

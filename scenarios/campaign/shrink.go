@@ -30,7 +30,9 @@ func (s *Search) Shrink(workers Workers, t *Tally) {
 			return
 		}
 		trials := &trials{workers: workers, signature: failures[i].Signature, waiting: &s.waiting, variants: &s.variants}
-		s.regroup(t, failures[i], trials.shrink(failures[i].Schedule))
+		if s.regroup(t, failures[i], trials.shrink(failures[i].Schedule)); s.One {
+			return
+		}
 	}
 }
 

@@ -23,6 +23,8 @@ type Tally struct {
 	Held     int `json:"held"`
 	Violated int `json:"violated,omitempty"`
 	Unknown  int `json:"unknown,omitempty"`
+	// Unjudged counts those of the unknown ones in which a harm was done that no guarantee judged.
+	Unjudged int `json:"unjudged,omitempty"`
 	// Idle is in how many of them a fault, a crash or a deviation had no effect, and Bypassed
 	// how many led past a step of the story. Those count as held.
 	Idle     int `json:"idle,omitempty"`
@@ -41,6 +43,54 @@ type Tally struct {
 	Simulated time.Duration `json:"simulated"`
 	// Failed has one failure for each signature and cause.
 	Failed []Failure `json:"failed,omitempty"`
+	// Closest is where each guarantee was nearest to being broken in a schedule that held. It is
+	// there where each outcome was looked at, see [Tally.Near].
+	Closest map[string]Call `json:"closest,omitempty"`
+}
+
+// Call is how near a guarantee was to being broken: two events in the promised order, and the time
+// between them; or, with a Limit, the time that was left when the second came.
+type Call struct {
+	First  string        `json:"first"`
+	Second string        `json:"second"`
+	Margin time.Duration `json:"margin"`
+	Limit  time.Duration `json:"limit,omitempty"`
+	// Schedule is where that was, as it was chosen.
+	Schedule Schedule `json:"schedule"`
+}
+
+// before says whether a call is closer than another one, or as close and earlier.
+func (c *Call) before(o *Call) bool {
+	return cmp.Or(cmp.Compare(c.Margin, o.Margin), cmp.Compare(c.Schedule.Number, o.Schedule.Number)) < 0
+}
+
+// Near notes how near each guarantee was to being broken in a schedule, if that held.
+func (t *Tally) Near(s Schedule, o *play.Outcome) {
+	if verdict, _ := o.VerdictOfSchedule(); verdict != invariant.Held {
+		return
+	}
+	for i := range o.Results {
+		r := &o.Results[i]
+		if r.Closest == nil || !play.Tests(r.Invariant) {
+			continue
+		}
+		call := Call{Margin: r.Closest.Margin, Limit: r.Closest.Limit, Schedule: s}
+		if known, ok := t.Closest[r.Invariant]; ok && !call.before(&known) {
+			continue
+		}
+		call.First, call.Second = invariant.Clause(&r.Closest.First), invariant.Clause(&r.Closest.Second)
+		t.near(r.Invariant, call)
+	}
+}
+
+func (t *Tally) near(id string, call Call) {
+	if known, ok := t.Closest[id]; ok && !call.before(&known) {
+		return
+	}
+	if t.Closest == nil {
+		t.Closest = make(map[string]Call)
+	}
+	t.Closest[id] = call
 }
 
 // Failure is schedules that broke a guarantee in the same way for the same cause, or whose verdict
@@ -58,8 +108,9 @@ type Failure struct {
 	Missing bool `json:"missing,omitempty"`
 	// Divides says what divides these from the schedules that held, if that was looked for.
 	Divides string `json:"divides,omitempty"`
-	// Schedule is the first of them.
-	Schedule Schedule `json:"schedule"`
+	// Schedule is the first of them, and Given the first few as they were chosen.
+	Schedule Schedule   `json:"schedule"`
+	Given    []Schedule `json:"given,omitempty"`
 	// Count is their number.
 	Count int `json:"count"`
 }
@@ -143,8 +194,11 @@ func sign(e *history.Event) string {
 // numbers are the times and the counts in a reason, not the digits of a name.
 var numbers = regexp.MustCompile(`(^|[ (])[0-9][0-9.]*(?:[hmsµn][0-9.hmsµn]*)?\b`)
 
-// Add counts what came of a schedule.
-func (t *Tally) Add(s Schedule, r Result) {
+// givenKept is how many of the schedules that failed alike are kept.
+const givenKept = 8
+
+// Add counts what came of a schedule that was chosen.
+func (t *Tally) Add(chosen Schedule, r Result) {
 	count := func(is bool) int {
 		if is {
 			return 1
@@ -153,7 +207,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 	}
 	one := Tally{
 		Tried: 1, Idle: count(r.Idle), Bypassed: count(r.Bypassed), Disordered: count(r.Disordered), Audits: count(r.Audited), Limited: count(r.Limited),
-		Rulings: r.Rulings, Simulated: r.Simulated,
+		Unjudged: count(r.Verdict == invariant.Unjudged), Rulings: r.Rulings, Simulated: r.Simulated,
 	}
 	switch r.Verdict {
 	case invariant.Held:
@@ -170,7 +224,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 		one.Edges[e] = 1
 	}
 	if one.Held == 0 {
-		one.Failed = []Failure{{Signature: r.Signature, Cause: r.Cause, Invariant: r.Invariant, Missing: r.Missing, Schedule: s, Count: 1}}
+		one.Failed = []Failure{{Signature: r.Signature, Cause: r.Cause, Invariant: r.Invariant, Missing: r.Missing, Schedule: chosen.Played(r), Given: []Schedule{chosen}, Count: 1}}
 	}
 	t.Merge(one)
 }
@@ -179,13 +233,16 @@ func (t *Tally) Add(s Schedule, r Result) {
 func (t *Tally) Merge(o Tally) {
 	t.Tried, t.Held, t.Violated, t.Unknown = t.Tried+o.Tried, t.Held+o.Held, t.Violated+o.Violated, t.Unknown+o.Unknown
 	t.Idle, t.Bypassed, t.Disordered, t.Audits = t.Idle+o.Idle, t.Bypassed+o.Bypassed, t.Disordered+o.Disordered, t.Audits+o.Audits
-	t.Limited += o.Limited
+	t.Limited, t.Unjudged = t.Limited+o.Limited, t.Unjudged+o.Unjudged
 	t.Simulated += o.Simulated
 	if t.Rulings == nil {
 		t.Rulings = make(map[string]Rulings)
 	}
 	for id, more := range o.Rulings { // order does not matter: sums
 		t.Rulings[id] = t.Rulings[id].Plus(more)
+	}
+	for id, more := range o.Closest { // order does not matter: each has its own
+		t.near(id, more)
 	}
 	for e, n := range o.Edges { // order does not matter: sums
 		if t.Edges == nil {
@@ -203,6 +260,9 @@ func (t *Tally) Merge(o Tally) {
 		if f.Count += more.Count; more.Schedule.Number < f.Schedule.Number {
 			f.Schedule = more.Schedule
 		}
+		f.Given = slices.Concat(f.Given, more.Given)
+		slices.SortFunc(f.Given, func(a, b Schedule) int { return cmp.Compare(a.Number, b.Number) })
+		f.Given = f.Given[:min(givenKept, len(f.Given))]
 	}
 }
 

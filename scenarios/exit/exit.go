@@ -15,6 +15,7 @@ const (
 	Invalid     = 3 // the scenario, the plan or the command line is wrong
 	Environment = 4 // this machine lacks what the world needs
 	Internal    = 5 // fencelab itself failed
+	Interrupted = 6 // it was stopped before its end, and the same command goes on where it was
 )
 
 // Error carries an exit code. Without an error of its own it has
@@ -76,6 +77,6 @@ func Code(err error) int {
 // Worse returns the exit code that counts when several runs end differently. A
 // violation that was seen stands, whatever else is unknown.
 func Worse(a, b int) int {
-	order := [...]int{Held, Unknown, Violated, Invalid, Environment, Internal}
+	order := [...]int{Held, Unknown, Interrupted, Violated, Invalid, Environment, Internal}
 	return order[max(slices.Index(order[:], a), slices.Index(order[:], b))]
 }

@@ -52,13 +52,24 @@ func (v *validator) campaign(c *scenarios.Campaign) {
 	}
 	for i, search := range c.Spec.Searches {
 		at := fmt.Sprintf("spec.searches[%d]", i)
-		ends, known := v.vocab.Strategies[search.Strategy]
+		kind, known := v.vocab.Strategies[search.Strategy]
 		switch {
 		case v.vocab.Strategies == nil:
 		case !known:
 			v.OneOf(at+".strategy", "strategy", search.Strategy, slices.Sorted(maps.Keys(v.vocab.Strategies)))
-		case !ends && search.Schedules == 0:
+		case !kind.Ends && search.Schedules == 0:
 			v.Bad(at, "%s has no end: say how many schedules it plays", search.Strategy)
+		case !kind.Combines && search.Depth != 0:
+			v.Bad(at+".depth", "%s combines no deviations: leave it out, or choose orders or portfolio", search.Strategy)
+		case !kind.Combines && search.Within != 0:
+			v.Bad(at+".within", "%s has delays of its own: leave it out, or choose orders or portfolio", search.Strategy)
+		case search.Depth > 1 && !kind.Learns && search.Schedules > 0:
+			v.Bad(at+".depth", "is played to its end: leave out schedules, and bound it by within")
+		case search.Depth > 1 && kind.Learns && search.Schedules == 0:
+			v.Bad(at+".depth", "%s needs schedules: what plays all has nothing to learn, so choose orders for that", search.Strategy)
+		}
+		if search.Depth < 0 {
+			v.Bad(at+".depth", "must be at least 1")
 		}
 		if search.Schedules < 0 {
 			v.Bad(at+".schedules", "must be at least 1")
@@ -69,7 +80,7 @@ func (v *validator) campaign(c *scenarios.Campaign) {
 			}
 		}
 		for j, other := range c.Spec.Searches[:i] {
-			if other.Strategy == search.Strategy {
+			if other.Strategy == search.Strategy && other.Depth == search.Depth && other.Within == search.Within {
 				v.Bad(at+".strategy", "%s is already that of spec.searches[%d]: add its seeds there", phrase.Quote(search.Strategy), j)
 			}
 		}

@@ -123,7 +123,7 @@ func vocabulary() file.Vocabulary {
 			"workload":      {},
 		},
 		Fault:      func() any { return new(faultRule) },
-		Strategies: map[string]bool{"orders": true, "random": false},
+		Strategies: map[string]file.Strategy{"orders": {Ends: true, Combines: true}, "portfolio": {Ends: true, Combines: true, Learns: true}, "random": {}},
 		Values:     map[history.Kind][]string{history.BMCCommand: {"On", "ForceOff", "GracefulShutdown"}},
 		Worlds: []scenarios.Capabilities{
 			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything", scenarios.FeaturePrograms: "a program keeps the machine's time"}},

@@ -146,6 +146,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Campaign.kind":              {"const": scenarios.KindCampaign},
 		"CampaignMetadata.name":      pattern(dnsLabelPattern),
 		"CampaignSearch.schedules":   {"minimum": 1},
+		"CampaignSearch.depth":       {"minimum": 1},
 		"CampaignSpec.guarantees":    {"minimum": 1, "maximum": 100},
 		"Spec.assumes":               enum(scenarios.Premises),
 		"Expectation.violated":       enum(invariantIDs()),

@@ -136,8 +136,7 @@ func (v *validator) nobodySwitches() bool {
 		}
 	}
 	return !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
-		op := s.Do
-		return op != nil && (op.PowerLoss != nil || op.PowerUp != nil || op.AddFault != nil || op.Hang != nil || op.Panic != nil || op.StopFeeding != nil || op.StopAgent != nil)
+		return s.Do != nil && s.Do.Switches()
 	})
 }
 

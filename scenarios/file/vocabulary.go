@@ -34,8 +34,8 @@ type Vocabulary struct {
 	// Worlds are the known worlds, nil if unknown, and Needs finds the demands of a plan on one.
 	Worlds []scenarios.Capabilities
 	Needs  scenarios.Needs
-	// Strategies says of each strategy of searches whether it ends by itself; nil if unknown.
-	Strategies map[string]bool
+	// Strategies has the strategies of searches by name; nil if unknown.
+	Strategies map[string]Strategy
 	// Requests describes the requests of modules, by their kinds: stories need not repeat them.
 	Requests map[string]scenarios.Request
 	// Values are the values of events that have a closed set of them.
@@ -47,6 +47,10 @@ type Vocabulary struct {
 	CheckAnnotation func(key, value string) error
 	CheckHeeded     func(key string) error
 }
+
+// Strategy says of a strategy whether it ends by itself without a number of schedules, whether it
+// combines deviations, so that a depth means something, and whether it learns.
+type Strategy struct{ Ends, Combines, Learns bool }
 
 // ControllerVocabulary holds the words that scenarios may use about one controller.
 type ControllerVocabulary struct {

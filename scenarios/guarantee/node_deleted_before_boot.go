@@ -48,9 +48,11 @@ type returnHost struct {
 	// out is the taint that says that its host is off, while the Node has one.
 	out history.Event
 	// off says that a fenced boot has ended and none has completed since; excused that no process
-	// under test could have kept the host off.
-	off     bool
-	excused bool
+	// under test could have kept the host off; released that the Node was gone before the power-on,
+	// so that a mark which comes while it boots is for the next fencing.
+	off      bool
+	excused  bool
+	released bool
 	// booted says that another boot has begun since the Machine was marked, and named is
 	// the boot that a NodeFence names.
 	booted bool
@@ -110,12 +112,13 @@ func (c *returns) judge(e *history.Event) {
 			h.fence.Node = h.node // fenced by a command of its own, and no annotation
 			h.off = h.node != ""
 		}
-		h.off, h.excused = h.off || h.fence.Asked && h.fence.Node != "", false
+		h.off, h.excused, h.released = h.off || h.fence.Asked && h.fence.Node != "", false, false
 	case history.PowerOn:
 		if h.off && c.Near(&h.asked, e) {
 			c.Close(&h.asked, e)
 		}
 		h.excused = c.roles.Blameless(e) || h.UnderWay(e, &h.asked, c.Hindrances)
+		h.released = h.off && h.fence.Node == ""
 	case history.BootStarted:
 		h.booted = true
 	case history.EvidenceLost:
@@ -173,10 +176,11 @@ func (c *returns) booted(h *returnHost, e *history.Event) {
 	if !h.off || h.Boot != e.Boot {
 		return
 	}
+	gone := h.fence.Node == "" || h.released
 	switch {
-	case h.fence.Node == "" && c.Near(&h.deleted, e):
+	case gone && c.Near(&h.deleted, e):
 		c.Close(&h.deleted, e)
-	case h.fence.Node == "":
+	case gone:
 		c.Judged++
 		c.Kept(&h.deleted, e)
 	case h.excused:

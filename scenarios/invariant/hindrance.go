@@ -99,10 +99,10 @@ func (h *Hindrances) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // every effect of the start is over
 		h.spells = h.spells[:0]
-	case history.Healed: // which mends no boot: what was done to one ends with it
+	case history.Healed: // which mends no boot, and switches no host on: what was done to one ends with it
 		h.withdrawn = e.At
 		h.free(e.At, func(s *Spell) bool {
-			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf(""))
+			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf("")) && !(s.Name == IsDown && h.resides(s.Party))
 		})
 	case history.LabStalled:
 		h.begin(e, theLab, isStalled, true)
@@ -177,6 +177,18 @@ func (h *Hindrances) on(end string) []string {
 	return parties
 }
 
+// resides reports whether a party is a process that a story has put on a host.
+func (h *Hindrances) resides(party string) bool {
+	for _, names := range h.residents { // order does not matter: it looks for one
+		for _, name := range names {
+			if party == history.ControllerEnd(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (h *Hindrances) begin(e *history.Event, party, name string, decided bool) {
 	h.add(Spell{Party: party, Name: name, begin: e.At, end: open, fails: true, decided: decided})
 }
@@ -246,7 +258,8 @@ func (h *Hindrances) inForce(at time.Duration, on Parties) bool {
 	return false
 }
 
-// lasting reports whether a fault lasts for good: it was not withdrawn with the others.
+// lasting reports whether a fault lasts for good: it was not withdrawn with the others. A process
+// that is down with its host is no fault: who switched it off may have been its controller.
 func (h *Hindrances) lasting() bool {
 	return slices.ContainsFunc(h.spells, h.lasts)
 }
@@ -257,7 +270,7 @@ func (h *Hindrances) lastsOn(on Parties) bool {
 }
 
 func (h *Hindrances) lasts(s Spell) bool {
-	return s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
+	return s.Name != IsDown && s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
 }
 
 // LostTo returns how much of the time between two moments was lost to some spells, and to the

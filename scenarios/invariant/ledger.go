@@ -90,10 +90,11 @@ type ledger struct {
 	harms  []Harm
 	// up holds the processes under test that are up, and still those that stand still.
 	up, still map[string]bool
-	// begun says that the first step was done, over that the faults were withdrawn, lasted that
-	// time passed in between, and ran that a process ran then. last is when the last event came.
+	// begun: the first step was done. over: the faults were withdrawn. lasted: time passed between
+	// the two. ran: a process under test ran then.
 	begun, over, lasted, ran bool
-	last                     time.Duration
+	// last is the time of the last event.
+	last time.Duration
 }
 
 func newLedger(p Params) ledger {

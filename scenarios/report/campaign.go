@@ -51,7 +51,7 @@ func (c *Console) Forecast(o *shard.Outline, each []time.Duration) {
 	var order []string
 	for i, s := range o.Searches {
 		stories[s.Story] = true
-		name := s.Strategy
+		name := s.Name()
 		if s.Default {
 			name = "default schedules"
 		}
@@ -62,7 +62,11 @@ func (c *Console) Forecast(o *shard.Outline, each []time.Duration) {
 			add.schedules, add.searches, add.took = add.schedules+s.All, add.searches+1, add.took+each[i]*time.Duration(s.All)
 		}
 	}
-	fmt.Fprintf(c.Out, "%s: %d schedules of %d stories in %s, %s\n", o.Campaign, all.schedules, len(stories), phrase.Count(len(o.Jobs), "job"), hours(all.took))
+	about := ""
+	if slices.ContainsFunc(o.Searches, func(s shard.Search) bool { return s.Branches > 0 }) {
+		about = "about " // combinations are foretold
+	}
+	fmt.Fprintf(c.Out, "%s: %s%d schedules of %d stories in %s, %s\n", o.Campaign, about, all.schedules, len(stories), phrase.Count(len(o.Jobs), "job"), hours(all.took))
 	for _, name := range order {
 		s := by[name]
 		fmt.Fprintf(c.Out, "  %-18s %9d schedules in %d searches, %s\n", name, s.schedules, s.searches, hours(s.took))
@@ -144,6 +148,9 @@ func (c *Console) Campaign(own *Campaign) error {
 func (c *Console) findings(word string, all []shard.Finding) {
 	for _, f := range all {
 		fmt.Fprintf(c.Out, "  %s%-8s %s %s: %s, in %d of %s\n", word, f.Kind(), f.Key, f.Story, f.What(), f.Count, phrase.Count(f.Schedules, "schedule"))
+		if f.Divides != "" {
+			fmt.Fprintf(c.Out, "           %s\n", f.Divides)
+		}
 	}
 }
 

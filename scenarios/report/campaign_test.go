@@ -20,7 +20,7 @@ func TestCampaignPage(t *testing.T) {
 	nights := t.TempDir()
 	finding := func(key string) shard.Finding {
 		return shard.Finding{
-			Key: key, Story: "cut-off", Strategy: "orders", Seed: 1, Guarantee: "at-most-one", Signature: "at-most-one: <two> " + key, Count: 3, Schedules: 40, Text: "brief & clear",
+			Key: key, Story: "cut-off", Strategy: "orders", Seed: 1, Guarantee: "at-most-one", Signature: "at-most-one: <two> " + key, Count: 3, Schedules: 40, Text: "brief & clear", Divides: "failed in 3 of 3 schedules in which the <cache> was old",
 			First: campaign.Schedule{Deviations: []scenarios.Deviation{{Step: "fencer/api/2", Delay: scenarios.Duration(time.Second)}}},
 		}
 	}
@@ -33,10 +33,17 @@ func TestCampaignPage(t *testing.T) {
 		r := &shard.Result{
 			Version: "v1", Campaign: "nightly", Schedules: 40, All: 50, Missing: []string{"shard 4 of 5"},
 			Searches: []shard.Sum{
-				{Search: shard.Search{Story: "cut-off", Strategy: "orders", Survey: shard.Survey{All: 40}}, Tally: campaign.Tally{Tried: 40, Held: 37, Violated: 3}},
+				{Search: shard.Search{Story: "cut-off", Strategy: "orders", Survey: shard.Survey{All: 40}}, Tally: campaign.Tally{Tried: 40, Held: 35, Violated: 3, Unknown: 2, Unjudged: 2, Closest: map[string]campaign.Call{
+					"at-most-one":        {First: "the host was off at 1.0 s", Second: "the Node was deleted at 1.25 s", Margin: 250 * time.Millisecond, Schedule: campaign.Schedule{Number: 7, Draw: true}},
+					"remediated-in-time": {First: "asked", Second: "done", Margin: 2 * time.Second, Limit: time.Minute},
+				}}},
+				{Search: shard.Search{Story: "cut-off", Strategy: "random", Seed: 3}, Tally: campaign.Tally{Closest: map[string]campaign.Call{
+					"at-most-one": {First: "off", Second: "deleted", Margin: 20 * time.Millisecond, Schedule: campaign.Schedule{Number: 8, Deviations: []scenarios.Deviation{{Step: "fencer/api/2", Delay: scenarios.Duration(time.Second)}}}},
+				}}},
 				{Search: shard.Search{Story: "idle", Strategy: "orders"}, Tally: campaign.Tally{Tried: 1, Held: 1}},
 			},
-			Tested: []shard.Tested{{Story: "cut-off", Guarantee: "at-most-one", Rulings: campaign.Rulings{Judged: 60, Excused: 2, Schedules: 30}, Chances: 40}},
+			Tested: []shard.Tested{{Story: "cut-off", Guarantee: "at-most-one", Rulings: campaign.Rulings{Judged: 60, Excused: 2, Schedules: 30}, Chances: 40},
+				{Story: "cut-off", Guarantee: "node-restored", Rulings: campaign.Rulings{Judged: 4, Excused: 4}, Chances: 40}, {Story: "cut-off", Guarantee: "no-false-fence", Chances: 40}},
 		}
 		for _, key := range keys {
 			f := finding(key)
@@ -50,7 +57,7 @@ func TestCampaignPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		last = dir
-		if !strings.Contains(out.String(), "nightly: 40 of 50 schedules: 38 held, 3 violated, 0 unknown; ") || !strings.Contains(out.String(), "  not played: shard 4 of 5\n") {
+		if !strings.Contains(out.String(), "nightly: 40 of 50 schedules: 36 held, 3 violated, 2 unknown; ") || !strings.Contains(out.String(), "  not played: shard 4 of 5\n") {
 			t.Errorf("it prints\n%s", out.String())
 		}
 	}
@@ -81,7 +88,9 @@ func TestCampaignPage(t *testing.T) {
 		t.Errorf("drawn again from the report it is another page (%v)", err)
 	}
 	for _, want := range []string{
-		`<span class="verdict violated">violated</span>`, "40 of 50", "shard 4 of 5", "idle: no schedule put a guarantee to the test", "at-most-one: &lt;two&gt; steady", "brief &amp; clear",
+		`<span class="verdict violated">violated</span>`, "40 of 50", "shard 4 of 5", "no guarantee was put to the test", "at-most-one: &lt;two&gt; steady", "brief &amp; clear", "in which the &lt;cache&gt; was old",
+		`<th scope="row">at-most-one</th><td>cut-off</td><td>20ms: off, and deleted</td><td><small>fencer/api/2 delayed by 1s</small></td>`, "2s left: done, of the 1m0s after asked",
+		`gap</span> node-restored: excused only`, `gap</span> no-false-fence: never`, `<td class="number">2</td><td class="number">2</td>`, "Not put to the test by any story: ",
 		`<td class="number">3 of 40</td><td>2026-11-27 01:00</td><td><a href="cut-off-sim-steady/report.html">its page</a></td>`,
 		`<td class="number">3 of 40</td><td><span class="verdict violated">new</span></td><td><a href="cut-off-sim-fresh/report.html">its page</a></td>`,
 		`<td class="number">75 %</td><td class="number">60</td><td class="number">2</td>`, `<a href="../a/index.html">2026-11-26 01:00</a>`, "about 2.0 core hours",
@@ -90,7 +99,7 @@ func TestCampaignPage(t *testing.T) {
 			t.Errorf("the page doesn't say %q", want)
 		}
 	}
-	for _, unwanted := range []string{"cut-off-sim-old", "../c/", "weekly", "http://", "https://", "<script"} {
+	for _, unwanted := range []string{"cut-off-sim-old", "../c/", "250ms", "weekly", "http://", "https://", "<script"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("the page has %q", unwanted)
 		}

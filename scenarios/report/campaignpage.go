@@ -2,16 +2,22 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
 	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 //go:embed campaign.html
@@ -56,8 +62,86 @@ type campaignView struct {
 	// Groups are the findings with the same signature, and Nights the trend, this one last.
 	Groups []group
 	Nights []night
-	// Gaps are stories in which no guarantee was put to the test, though schedules were played.
-	Gaps []string
+	// Closest has where each guarantee was nearest to being broken, the tightest first.
+	Closest []closest
+	// ByStory says what was played of each story, and what was put to the test in it.
+	ByStory []covered
+	// Never are the guarantees that nothing has put to the test.
+	Never []string
+}
+
+// closest is where a guarantee was nearest to being broken, and its next stories.
+type closest struct {
+	Guarantee string
+	Calls     []call
+}
+
+// call is the closest one of a guarantee in a story.
+type call struct {
+	Story, Strategy string
+	Seed            uint64
+	campaign.Call
+}
+
+// Words puts a call into words, and Where says in which schedule it was.
+func (c call) Words() string {
+	o := Call{First: c.First, Second: c.Second, Margin: c.Margin.Seconds(), Limit: c.Limit.Seconds()}
+	return o.words()
+}
+
+func (c call) Where() string {
+	var all []string
+	for _, d := range c.Schedule.Deviations {
+		all = append(all, d.String())
+	}
+	if len(all) == 0 || len(all) > 3 || c.Schedule.Draw {
+		return fmt.Sprintf("%s, seed %d, schedule %d", c.Strategy, c.Seed, c.Schedule.Number+1)
+	}
+	return strings.Join(all, ", ")
+}
+
+// covered says how a story was played.
+type covered struct {
+	Name string
+	campaign.Tally
+	Tested []shard.Tested
+}
+
+// Gaps are the guarantees that nothing has put to the test, though the default schedule does, and
+// those of which a hindrance has excused all that happened.
+func (s covered) Gaps() (all []string) {
+	for _, t := range s.Tested {
+		if t.Schedules > 0 {
+			continue
+		}
+		why := "never"
+		if t.Judged > 0 {
+			why = "excused only"
+		}
+		all = append(all, t.Guarantee+": "+why)
+	}
+	if len(s.Tested) == 0 {
+		all = append(all, "no guarantee was put to the test")
+	}
+	return all
+}
+
+// Full is how many guarantees were put to the test in each schedule that had the chance, and Part
+// how many in some.
+func (s covered) Full() int {
+	return s.count(func(t shard.Tested) bool { return t.Schedules >= t.Chances })
+}
+func (s covered) Part() int {
+	return s.count(func(t shard.Tested) bool { return t.Schedules < t.Chances })
+}
+
+func (s covered) count(which func(shard.Tested) bool) (n int) {
+	for _, t := range s.Tested {
+		if t.Schedules > 0 && which(t) {
+			n++
+		}
+	}
+	return n
 }
 
 // group is findings of several stories with the same signature.
@@ -126,18 +210,60 @@ func campaignPage(own *Campaign, earlier []*Campaign) ([]byte, error) {
 		}
 		v.Groups[i].Findings = append(v.Groups[i].Findings, k)
 	}
-	tested := make(map[string]bool)
-	for _, t := range own.Tested {
-		tested[t.Story] = tested[t.Story] || t.Judged > t.Excused
-	}
-	for _, s := range own.Searches {
-		if !tested[s.Story] && !slices.Contains(v.Gaps, s.Story) {
-			v.Gaps = append(v.Gaps, s.Story)
-		}
-	}
+	v.cover()
 	var b bytes.Buffer
 	if err := campaignTemplate.Execute(&b, v); err != nil {
 		return nil, fmt.Errorf("draw the page of the campaign: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+// Open says that stories have gaps, which are shown at once.
+func (v campaignView) Open() bool { return len(v.ByStory) > 0 && len(v.ByStory[0].Gaps()) > 0 }
+
+// cover gathers how near guarantees were to being broken, and what was put to the test in which
+// stories.
+func (v *campaignView) cover() {
+	at := make(map[string]int)
+	for _, s := range v.Searches {
+		for _, id := range slices.Sorted(maps.Keys(s.Tally.Closest)) {
+			i := slices.IndexFunc(v.Closest, func(c closest) bool { return c.Guarantee == id })
+			if i < 0 {
+				i, v.Closest = len(v.Closest), append(v.Closest, closest{Guarantee: id})
+			}
+			calls, one := v.Closest[i].Calls, call{s.Story, s.Name(), s.Seed, s.Tally.Closest[id]}
+			if n := len(calls); n > 0 && calls[n-1].Story == one.Story { // searches of a story come one after the other
+				if one.Margin < calls[n-1].Margin {
+					calls[n-1] = one
+				}
+				continue
+			}
+			v.Closest[i].Calls = append(calls, one)
+		}
+		i, known := at[s.Story]
+		if !known {
+			i, at[s.Story], v.ByStory = len(v.ByStory), len(v.ByStory), append(v.ByStory, covered{Name: s.Story})
+		}
+		v.ByStory[i].Merge(s.Tally)
+	}
+	for _, c := range v.Closest {
+		slices.SortStableFunc(c.Calls, func(a, b call) int { return cmp.Compare(a.Margin, b.Margin) })
+	}
+	slices.SortStableFunc(v.Closest, func(a, b closest) int {
+		return cmp.Or(cmp.Compare(a.Calls[0].Margin, b.Calls[0].Margin), cmp.Compare(a.Guarantee, b.Guarantee))
+	})
+	tested := make(map[string]bool)
+	for _, t := range v.Tested {
+		tested[t.Guarantee] = tested[t.Guarantee] || t.Schedules > 0
+		if i, known := at[t.Story]; known && play.Tests(t.Guarantee) {
+			v.ByStory[i].Tested = append(v.ByStory[i].Tested, t)
+		}
+	}
+	for _, g := range guarantee.All() {
+		if id := g.ID; play.Tests(id) && !tested[id] {
+			v.Never = append(v.Never, id)
+		}
+	}
+	// Stories with gaps come first.
+	slices.SortStableFunc(v.ByStory, func(a, b covered) int { return cmp.Compare(len(b.Gaps()), len(a.Gaps())) })
 }

@@ -71,7 +71,7 @@ type standing struct {
 	// decided holds the last decision about each key, since when it stands, and how often it was
 	// made.
 	decided map[string]*streak
-	// effect is when it last changed anything, and since how often it has run.
+	// effect is the time of its last effect, and since counts its runs from then on.
 	effect time.Duration
 	since  int
 }

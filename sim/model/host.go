@@ -77,7 +77,7 @@ type Host struct {
 	workloads []Workload
 	// ignoresShutdown, paused, hung and panicked are set by the scenario, and end with the boot.
 	ignoresShutdown, paused, hung, panicked bool
-	// guest is how a rule of a BMC makes every boot behave while the rule is in force.
+	// guest is the behavior that a rule of the BMC gives to each boot while the rule is in force.
 	guest fakebmc.Guest
 	// halted says that the processors of this boot stand still.
 	halted bool

@@ -28,10 +28,14 @@ const apart = 90 * time.Second
 func newOrders(from *space) chosen {
 	o := arrange(from.steps, from.bound)
 	order := ordered(from.steps, o.of)
-	return chosen{
+	c := chosen{
 		Strategy: campaign.Listed{Order: order}, total: len(order),
 		what: fmt.Sprintf("orders, faults and durations of %d steps", len(from.steps)),
 	}
+	if from.whole {
+		c.branching = newTree(from, o, order)
+	}
+	return c
 }
 
 // arrangement holds what there is to try of each step of a story.

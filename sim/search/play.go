@@ -29,6 +29,8 @@ type Player struct {
 	simulator *sim.Simulator
 	story     *campaign.Story
 	rows      rows
+	// seen, which may be nil, is called with what came of each schedule that is tried.
+	seen func(campaign.Schedule, *play.Outcome)
 	// edges belong to the story; nil until a schedule is asked for what it reaches.
 	edges *edges
 }
@@ -104,6 +106,9 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 		return campaign.Result{Number: schedule.Number, Variant: schedule.Variant, Verdict: invariant.Unknown, Signature: err.Error()}, nil
 	case err != nil:
 		return campaign.Result{}, err
+	}
+	if p.seen != nil && schedule.Variant == 0 {
+		p.seen(schedule, outcome)
 	}
 	if schedule.Number%recheck == 0 && schedule.Variant == 0 {
 		again, _, err := p.play(played, nil)

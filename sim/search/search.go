@@ -39,20 +39,51 @@ type Options struct {
 // New plays the benign schedule of a scenario and plans a search around it. The outcome is that of
 // the benign schedule.
 func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*campaign.Search, *play.Outcome, error) {
-	steps, benign, err := tell(ctx, simulator, plan)
+	t, err := Tell(ctx, simulator, plan)
 	if err != nil {
 		return nil, nil, err
 	}
+	s, err := t.Around(ctx, scenario, plan, o)
+	return s, t.Benign, err
+}
+
+// Told is the benign schedule of a plan, around which searches are planned.
+type Told struct {
+	Benign *play.Outcome
+
+	simulator *sim.Simulator
+	steps     []told
+}
+
+// Tell plays the benign schedule of a plan.
+func Tell(ctx context.Context, simulator *sim.Simulator, plan *scenarios.Plan) (*Told, error) {
+	steps, benign, err := tell(ctx, simulator, plan)
+	return &Told{benign, simulator, steps}, err
+}
+
+// Around plans a search around the benign schedule of a plan, which may have another seed than the
+// plan that was played.
+func (t *Told) Around(ctx context.Context, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*campaign.Search, error) {
+	story := &campaign.Story{Plan: plan}
+	if scenario.HasRanges() {
+		for _, step := range scenario.Spec.Steps {
+			story.Spans = append(story.Spans, step.After)
+		}
+	}
+	return t.Again(ctx, story, o)
+}
+
+// Again plans a search of a story.
+func (t *Told) Again(ctx context.Context, story *campaign.Story, o Options) (*campaign.Search, error) {
 	if o.Depth == 0 && (o.Schedules > 0 || o.For > 0) {
 		o.Depth = 2
 	}
-	story := &campaign.Story{Plan: plan}
 	from := &space{
-		seed: o.Seed, steps: steps, singles: Singles(plain(steps)), bound: cmp.Or(o.Within, apart),
+		seed: o.Seed, steps: t.steps, singles: Singles(plain(t.steps)), bound: cmp.Or(o.Within, apart),
 		depth: o.Depth, whole: o.Depth > 1 && o.Schedules == 0 && o.For == 0,
 		runOf: func(deviations []scenarios.Deviation) ([]told, error) {
 			// Of schedules that go on for as long as most do.
-			steps, outcome, err := tell(ctx, simulator, story.PlanOf(campaign.Schedule{Number: 1, Deviations: deviations}))
+			steps, outcome, err := tell(ctx, t.simulator, story.PlanOf(campaign.Schedule{Number: 1, Deviations: deviations}))
 			if err == nil {
 				err = outcome.Err
 			}
@@ -61,22 +92,24 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 	}
 	chosen, err := choose(o.Strategy, from)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var known *edges
 	if chosen.learns || o.Reach != "" {
-		if known, err = edgesOf(ctx, simulator, plan); err != nil {
-			return nil, nil, err
+		if known, err = edgesOf(ctx, t.simulator, story.Plan); err != nil {
+			return nil, err
 		}
 	}
 	if o.Reach != "" {
 		if chosen, err = known.reach(o.Reach, from); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	story.Cover = chosen.learns
-	s := &campaign.Search{Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what, Edges: known.list(), Aim: o.Reach}
-	s.Explain = NewPlayer(simulator, s.Story).Explain
+	story.Cover = story.Cover || chosen.learns
+	s := &campaign.Search{
+		Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what, Branching: chosen.branching, Edges: known.list(), Aim: o.Reach,
+	}
+	s.Explain = NewPlayer(t.simulator, s.Story).Explain
 	switch {
 	case o.For > 0:
 		s.Total = campaign.Endless
@@ -88,16 +121,14 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 	if chosen.budget != nil {
 		chosen.budget(s.Total)
 	}
-	if scenario.HasRanges() {
-		for _, step := range scenario.Spec.Steps {
-			s.Story.Spans = append(s.Story.Spans, step.After)
-		}
-	}
-	return s, benign, nil
+	return s, nil
 }
 
 // Alone plays schedules in this process, one after the other.
 type Alone struct {
+	// Seen, which may be nil, is called with each schedule, as it was chosen, and what came of it.
+	Seen func(campaign.Schedule, *play.Outcome)
+
 	player  *Player
 	waiting []campaign.Schedule
 	// err is the reason why it stopped early.
@@ -116,6 +147,7 @@ func (a *Alone) Give(s campaign.Schedule) { a.waiting = append(a.waiting, s) }
 func (a *Alone) Take() (campaign.Result, bool) {
 	next := a.waiting[0]
 	a.waiting = a.waiting[1:]
+	a.player.seen = a.Seen
 	result, err := a.player.Try(next)
 	a.err = err
 	return result, err == nil

@@ -39,13 +39,14 @@ var strategies = []struct {
 	// tries describes the strategy's schedules, for users who choose one.
 	tries string
 	new   func(*space) chosen
+	Kind
 }{
-	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point; with --schedules, the N most telling ones, spread over the story", newSweep},
-	{"orders", "each order of two dependent steps, each fault of each step, and other lengths of what takes its time by itself", newOrders},
-	{"pairs", "random pairs of those", newPairs},
-	{"random", "random schedules", newRandom},
-	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided},
-	{"portfolio", "orders, combinations of them, coverage and random, which share the budget by what they newly cover", newPortfolio},
+	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point; with --schedules, the N most telling ones, spread over the story", newSweep, Kind{Ends: true}},
+	{"orders", "each order of two dependent steps, each fault of each step, and other lengths of what takes its time by itself", newOrders, Kind{Ends: true, Combines: true}},
+	{"pairs", "random pairs of those", newPairs, Kind{}},
+	{"random", "random schedules", newRandom, Kind{}},
+	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided, Kind{Learns: true}},
+	{"portfolio", "orders, combinations of them, coverage and random, which share the budget by what they newly cover", newPortfolio, Kind{Ends: true, Combines: true, Learns: true}},
 }
 
 // chosen is a strategy for one search.
@@ -61,6 +62,8 @@ type chosen struct {
 	budget func(total int)
 	// learns says that the strategy uses the points that schedules reach.
 	learns bool
+	// branching has all schedules if combinations are played to the end and need not be learned of.
+	branching campaign.Branching
 }
 
 // Strategies returns the names of all strategies.
@@ -72,10 +75,16 @@ func Strategies() []string {
 	return names
 }
 
-// Ends reports whether a strategy ends by itself when it isn't given a number of schedules.
-func Ends(strategy string) bool {
-	return strategy == "sweep" || strategy == "orders" || strategy == "portfolio"
+// Kind says what a strategy can be given.
+type Kind struct {
+	// Ends says that it ends by itself when it isn't given a number of schedules, Combines that it
+	// takes a depth, and how late a step comes at most, and Learns that it chooses by what came of
+	// earlier schedules.
+	Ends, Combines, Learns bool
 }
+
+// KindOf is the kind of one of [Strategies].
+func KindOf(strategy string) Kind { return strategies[slices.Index(Strategies(), strategy)].Kind }
 
 // Described describes each strategy in a line.
 func Described() string {

@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -256,6 +257,49 @@ func (t *tree) Learn(s campaign.Schedule, r campaign.Result) {
 		b.fresh += fresh
 	}
 	delete(t.of, key)
+}
+
+// Branches, Branch and Forecast implement campaign.Branching. A branch has its single deviations,
+// too.
+func (t *tree) Branches() int { return len(t.first) }
+
+func (t *tree) Branch(i int) iter.Seq[campaign.Schedule] {
+	return func(yield func(campaign.Schedule) bool) {
+		b, n := t.first[i], 0
+		give := func(deviations []scenarios.Deviation) bool {
+			n++
+			return yield(campaign.Schedule{Number: i<<branchBits + n - 1, Deviations: deviations})
+		}
+		for _, d := range b.step {
+			if !give([]scenarios.Deviation{d}) {
+				return
+			}
+		}
+		t.each(b, give)
+		*b = branch{behind: b.behind, step: b.step, given: len(b.step)} // it is large
+	}
+}
+
+// branchBits is where the number of a branch stands in those of its schedules.
+const branchBits = 24
+
+// each gives all combinations of a branch, until one isn't wanted.
+func (t *tree) each(b *branch, give func([]scenarios.Deviation) bool) bool {
+	t.expand(b)
+	return !slices.ContainsFunc(b.next, func(c combination) bool { return !give(c.deviations) }) &&
+		!slices.ContainsFunc(b.below, func(below *branch) bool { return !t.each(below, give) })
+}
+
+func (t *tree) Forecast() int {
+	singles := 0
+	for _, b := range t.first {
+		singles += len(b.step)
+	}
+	combinations, _ := t.forecast(fewest)
+	for _, b := range t.first {
+		*b = branch{behind: b.behind, step: b.step, given: len(b.step)}
+	}
+	return singles + int(combinations)
 }
 
 const (

@@ -156,6 +156,32 @@ func TestDepthTwo(t *testing.T) {
 			t.Errorf("%s: %d ± %d combinations were foretold, and %d were played", tc.story, of.About, of.Deviation, of.Given)
 		}
 		t.Logf("%s: %d, depth %d: %+v", tc.story, tally.Tried, tc.depth, of)
+		// Its branches have the same schedules, in whatever order they are asked for, and twice.
+		cut, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders", Seed: 1, Depth: tc.depth, Within: tc.within})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := make(map[string]bool)
+		for i := range cut.Branching.Branches() {
+			for s := range cut.Branching.Branch(cut.Branching.Branches() - 1 - i) {
+				names := fmt.Sprint(s.Deviations)
+				if again[names] {
+					t.Errorf("%s is there twice", names)
+				}
+				again[names] = true
+			}
+		}
+		if diff := cmp.Diff(seen, again); diff != "" {
+			t.Errorf("%s: the branches have other schedules:\n%s", tc.story, diff)
+		}
+		if n := 0; len(again) > 0 {
+			for range cut.Branching.Branch(0) {
+				n++
+			}
+			if n == 0 || cut.Branching.Forecast() < len(again)/2 || cut.Branching.Forecast() > 2*len(again) {
+				t.Errorf("%s: %d schedules are foretold, and %d in the first branch when it is asked for again", tc.story, cut.Branching.Forecast(), n)
+			}
+		}
 		for _, claim := range s.Strategy.(campaign.Covering).Claims() {
 			if !claim.Whole {
 				t.Errorf("%s: it is not complete: %+v", tc.story, claim)

@@ -129,7 +129,7 @@ func (s Step) Faults() []scenarios.StepFault {
 // Latest returns how late the step may come, or 0 when there is no limit.
 func (s Step) Latest() time.Duration {
 	switch {
-	case s.Assumed.prompt && s.Effect:
+	case s.Assumed.prompt && (s.Effect || s.Class == ClassKubelet):
 		return time.Second
 	case s.Assumed.obedient && s.Class == ClassPower:
 		return 5 * time.Second

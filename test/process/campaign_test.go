@@ -73,7 +73,7 @@ func campaignOf(t *testing.T, stories, schedules int) (file string) {
 	return file
 }
 
-// TestInterruptedShard ends a shard by a signal while it plays: it ends with 2 and a blob that
+// TestInterruptedShard ends a shard by a signal while it plays: it ends with 6 and a blob that
 // isn't whole, and goes on to the same blob as one that nothing has interrupted.
 func TestInterruptedShard(t *testing.T) {
 	t.Parallel()
@@ -115,8 +115,8 @@ func TestInterruptedShard(t *testing.T) {
 		}
 		_ = cmd.Wait() // its code says more
 		blob := read(dir)
-		if code := cmd.ProcessState.ExitCode(); code != exit.Unknown || !strings.Contains(said.String(), "the same command goes on from") {
-			t.Errorf("after %v it ends with %d, want %d:\n%s", signal, code, exit.Unknown, said.String())
+		if code := cmd.ProcessState.ExitCode(); code != exit.Interrupted || !strings.Contains(said.String(), "the same command goes on from") {
+			t.Errorf("after %v it ends with %d, want %d:\n%s", signal, code, exit.Interrupted, said.String())
 		}
 		if bytes.Contains(blob, []byte(`"trailer"`)) || !bytes.HasPrefix(read(whole), blob) {
 			t.Errorf("after %v its blob of %d bytes is no part of the whole one", signal, len(blob))

@@ -78,6 +78,11 @@ type Writer struct {
 	searched int
 }
 
+// BlobFile is the name of a shard's blob in a directory.
+func BlobFile(dir string, o *Outline, shard, of int) string {
+	return filepath.Join(dir, fmt.Sprintf("%s-%s-%d-of-%d%s", o.Campaign, o.Digest, shard, of, Extension))
+}
+
 // Open opens the blob of a shard in a directory. What is there of it already is kept.
 func Open(dir string, o *Outline, shard, of int) (*Writer, error) {
 	jobs, err := o.Shard(shard, of)
@@ -87,7 +92,7 @@ func Open(dir string, o *Outline, shard, of int) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("keep what the shard finds: %w", err)
 	}
-	w := &Writer{Name: filepath.Join(dir, fmt.Sprintf("%s-%s-%d-of-%d%s", o.Campaign, o.Digest, shard, of, Extension)), Left: jobs, outline: o, sum: sha256.New(), searched: -1}
+	w := &Writer{Name: BlobFile(dir, o, shard, of), Left: jobs, outline: o, sum: sha256.New(), searched: -1}
 	if w.file, err = os.OpenFile(w.Name, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return nil, fmt.Errorf("keep what the shard finds: %w", err)
 	}

@@ -71,14 +71,18 @@ type Finding struct {
 	// Count is how many schedules there are, of all Schedules that were played of the story.
 	Count     int `json:"count"`
 	Schedules int `json:"schedules"`
-	// First is the first of them, and afterwards what it was shrunk to.
-	First campaign.Schedule `json:"first"`
+	// First is the first of them, and afterwards what it was shrunk to. Divides says what divides
+	// such schedules from those that held, if that was looked for.
+	First   campaign.Schedule `json:"first"`
+	Divides string            `json:"divides,omitempty"`
 	// Text says what First is, if it was played again, and Page is where its page is.
 	Text string `json:"text,omitempty"`
 	Page string `json:"page,omitempty"`
 
-	// Plan belongs to the schedule.
-	Plan *campaign.Story `json:"-"`
+	// Plan belongs to the schedule, and Given are the first few of the search, as they were chosen.
+	Plan  *campaign.Story     `json:"-"`
+	Of    Search              `json:"-"`
+	Given []campaign.Schedule `json:"-"`
 }
 
 // Kind says in a word what is wrong: violated, missing or unknown.
@@ -156,7 +160,7 @@ func (m *Merger) record(r *Record) error {
 	}
 	if known, twice := m.digests[r.Index]; twice {
 		if known != r.Digest {
-			return exit.Coded(exit.Internal, fmt.Errorf("schedules %d to %d of %s (%s, seed %d) came out as %s in one blob and as %s in another: the same schedules must come out the same",
+			return exit.Coded(exit.Internal, fmt.Errorf("%d to %d of %s (%s, seed %d) came out as %s in one blob and as %s in another: the same schedules must come out the same",
 				r.From+1, r.To, sum.Story, sum.Strategy, sum.Seed, known, r.Digest))
 		}
 		return nil
@@ -186,7 +190,12 @@ func (m *Merger) Result() (*Result, error) {
 		r.Schedules += sum.Tally.Tried
 		r.Searches = append(r.Searches, *sum)
 	}
-	r.Missing = m.missing()
+	if r.Missing = m.missing(); len(r.Missing) == 0 {
+		r.All = r.Schedules // no forecast any more
+		for i := range r.Searches {
+			r.Searches[i].All = r.Searches[i].Tally.Tried
+		}
+	}
 	r.Tested = testedIn(r.Searches)
 	r.Short = short(r.Tested, h.Promised, len(r.Missing) == 0)
 	r.find()
@@ -281,7 +290,8 @@ func (r *Result) find() {
 					i = len(r.Findings)
 					r.Findings = append(r.Findings, Finding{
 						Key: digest([]string{sum.Story, f.Signature + f.Cause})[:10], Story: sum.Story, Strategy: sum.Strategy, Seed: sum.Seed,
-						Guarantee: f.Invariant, Signature: f.Signature, Cause: f.Cause, Missing: f.Missing, First: f.Schedule, Plan: sum.story,
+						Guarantee: f.Invariant, Signature: f.Signature, Cause: f.Cause, Missing: f.Missing,
+						First: f.Schedule, Divides: f.Divides, Plan: sum.story, Of: sum.Search, Given: f.Given,
 					})
 				}
 				r.Findings[i].Count += f.Count

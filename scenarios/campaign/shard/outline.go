@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -20,7 +21,32 @@ type Search struct {
 	Seed     uint64 `json:"seed"`
 	// Schedules is how many are to be played; 0 for all that the strategy has.
 	Schedules int `json:"budget,omitempty"`
+	// Depth is how many deviations are combined, and Within how late a step comes at most.
+	Depth  int                `json:"depth,omitempty"`
+	Within scenarios.Duration `json:"within,omitempty"`
 	Survey
+}
+
+// Same says whether two are the same search, whatever is known of it.
+func (s Search) Same(o Search) bool {
+	s.Survey, o.Survey = Survey{}, Survey{}
+	return reflect.DeepEqual(s, o)
+}
+
+// Name is the strategy's, with the depth.
+func (s *Search) Name() string {
+	if s.Depth > 1 {
+		return fmt.Sprintf("%s, depth %d", s.Strategy, s.Depth)
+	}
+	return s.Strategy
+}
+
+// units is how many parts the search can be cut into, and each how many schedules those have about.
+func (s *Search) units() (n int, each float64) {
+	if s.Branches > 0 {
+		return s.Branches, float64(s.All) / float64(s.Branches)
+	}
+	return s.All, 1
 }
 
 // Survey says what a search comes to before it is made. It is the same wherever that is found out.
@@ -28,8 +54,10 @@ type Survey struct {
 	// Default says that the default schedule alone is played: it breaks a guarantee, as the story
 	// expects or not, and nothing has to be searched for.
 	Default bool `json:"default,omitempty"`
-	// All is how many schedules are played.
-	All int `json:"schedules"`
+	// All is how many schedules are played. If the search plays combinations to their end it has
+	// Branches, of which any number can be, and All is a forecast.
+	All      int `json:"schedules"`
+	Branches int `json:"branches,omitempty"`
 	// Whole says that the strategy learns, so that the search can't be cut.
 	Whole bool `json:"whole,omitempty"`
 	// Weight is how long a schedule takes, in events of the default one.
@@ -46,7 +74,8 @@ type Job struct {
 	// Index is its place among all jobs of the campaign, and Search that of its search.
 	Index  int `json:"index"`
 	Search int `json:"search"`
-	// From and To are the first schedule and the one after the last.
+	// From and To are the first schedule and the one after the last, or branches if the search has
+	// any.
 	From int `json:"from"`
 	To   int `json:"to"`
 }
@@ -88,12 +117,13 @@ func NewOutline(version string, c *scenarios.Campaign, digest string, searches [
 	}
 	size := max(least, (o.Schedules+most-1)/most)
 	for i, s := range o.Searches {
-		size := size
+		n, each := s.units()
+		size := max(1, int(float64(size)/max(1, each)))
 		if s.Whole {
-			size = s.All
+			size = n
 		}
-		for from := 0; from < s.All; from += size {
-			o.Jobs = append(o.Jobs, Job{Index: len(o.Jobs), Search: i, From: from, To: min(from+size, s.All)})
+		for from := 0; from < n; from += size {
+			o.Jobs = append(o.Jobs, Job{Index: len(o.Jobs), Search: i, From: from, To: min(from+size, n)})
 		}
 	}
 	return o
@@ -124,7 +154,13 @@ func (o *Outline) Shard(i, n int) ([]Job, error) {
 	return o.Jobs[begins[i-1]:begins[i]], nil
 }
 
-func (o *Outline) weight(j Job) int { return (j.To - j.From) * max(1, o.Searches[j.Search].Weight) }
+func (o *Outline) weight(j Job) int { return o.About(j) * max(1, o.Searches[j.Search].Weight) }
+
+// About is how many schedules a job has, or may have if its search has branches.
+func (o *Outline) About(j Job) int {
+	_, each := o.Searches[j.Search].units()
+	return max(1, int(float64(j.To-j.From)*each))
+}
 
 // Behaviour identifies what the programs do: programs of the same version that were changed play
 // other default schedules, or search them elsewhere.

@@ -34,6 +34,70 @@ func outline(version, name string) *Outline {
 	return NewOutline(version, c, digest(name), searches)
 }
 
+// TestBranches: a search that plays combinations is cut by its branches, into jobs of about the
+// same work as those of others. When all were played, the number of schedules is no forecast.
+func TestBranches(t *testing.T) {
+	c := &scenarios.Campaign{Metadata: scenarios.CampaignMetadata{Name: "deep"}}
+	o := NewOutline("v1", c, "d", []Search{
+		{Story: "s", Strategy: "orders", Seed: 1, Depth: 2, Survey: Survey{All: 1000, Branches: 100, Weight: 10, Digest: "s"}},
+		{Story: "s", Strategy: "orders", Seed: 1, Survey: Survey{All: 40, Weight: 10, Digest: "s"}},
+	})
+	if len(o.Jobs) != 52 || o.Jobs[0].To != 2 || o.About(o.Jobs[0]) != 20 || o.About(o.Jobs[51]) != 20 || o.Schedules != 1040 {
+		t.Fatalf("%d jobs, of which the first is %+v", len(o.Jobs), o.Jobs[0])
+	}
+	for i := range 4 {
+		jobs, err := o.Shard(i+1, 4)
+		if err != nil || len(jobs) != 13 {
+			t.Errorf("shard %d has %d jobs (%v)", i+1, len(jobs), err)
+		}
+	}
+	w, err := Open(t.TempDir(), o, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(w.Left) > 0 {
+		r := Record{Job: w.Left[0], Digest: "d"}
+		for n := range 13 {
+			r.Tally.Add(campaign.Schedule{Number: n}, campaign.Result{Verdict: invariant.Held})
+		}
+		if err := w.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := merge(w.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := m.Result(); err != nil || r.Schedules != 52*13 || r.All != r.Schedules || r.Searches[0].All != 650 {
+		t.Errorf("%d of %d schedules (%v)", r.Schedules, r.All, err)
+	}
+}
+
+// TestSurvey: a program finds what an equal one has surveyed, and nothing of another one or half a
+// file.
+func TestSurvey(t *testing.T) {
+	c := &scenarios.Campaign{Metadata: scenarios.CampaignMetadata{Name: "nightly"}}
+	name := SurveyFile(filepath.Join(t.TempDir(), "new"), c, nil)
+	searches := []Search{{Story: "s", Strategy: "orders", Seed: 1, Survey: Survey{All: 3, Tests: []string{"at-most-one"}, Digest: "d"}}}
+	if err := SaveSurvey(name, "p", searches); err != nil {
+		t.Fatal(err)
+	}
+	if got := LoadSurvey(name, "p"); len(got) != 1 || !got[0].Same(searches[0]) || got[0].Digest != "d" || got[0].Tests[0] != "at-most-one" {
+		t.Errorf("it is %+v", got)
+	}
+	deep := searches[0]
+	deep.Depth = 2
+	if LoadSurvey(name, "another") != nil || deep.Same(searches[0]) {
+		t.Error("the survey of another program or search counts")
+	}
+	if err := os.Truncate(name, 9); err != nil || LoadSurvey(name, "p") != nil {
+		t.Errorf("half a survey counts (%v)", err)
+	}
+}
+
 // played makes the record of a job: one schedule in 37 fails, in one of three ways.
 func played(o *Outline, j Job) Record {
 	r := Record{Job: j, Digest: fmt.Sprint("digest of ", j.Index)}
@@ -243,7 +307,7 @@ func TestForeign(t *testing.T) {
 		"foreign":   {write(t, t.TempDir(), outline("v1", "weekly"), 2, 2), exit.Invalid, []string{"is of the campaign weekly (", name + " of nightly ("}},
 		"behaviour": {write(t, t.TempDir(), changed, 2, 2), exit.Invalid, []string{"is of programs that behave as " + changed.Behaviour(), name + " of " + o.Behaviour()}},
 		"damaged":   {damaged, exit.Invalid, []string{"damaged.blob: it is damaged"}},
-		"another":   {w.Name, exit.Internal, []string{"schedules 1 to 20 of cut-off (orders, seed 1) came out as digest of 0 in one blob and as another in another"}},
+		"another":   {w.Name, exit.Internal, []string{": 1 to 20 of cut-off (orders, seed 1) came out as digest of 0 in one blob and as another in another"}},
 	} {
 		_, err := merge(own, c.blob)
 		if exit.Code(err) != c.code {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -15,6 +17,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
 	"github.com/fencelab/fencelab/scenarios/version"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
 )
 
 // lastWords is how long a worker may take to end once its input has.
@@ -100,57 +104,106 @@ func (c *Crew) Close() {
 // Campaign is a campaign that was surveyed.
 type Campaign struct {
 	*shard.Outline
-	// Each is how long a schedule of each search takes, if that was asked for.
-	Each []time.Duration
+	// Each is how long a schedule of each search takes, if that was asked for, and Surveyed has all
+	// searches, for the next one who needs the survey.
+	Each     []time.Duration
+	Surveyed []shard.Search
 
 	crew   *Crew
 	quests []*Quest
 }
 
-// Survey finds out what a campaign comes to. Timed also measures how long its schedules take.
-// Done, which may be nil, is called with the number of searches that were surveyed.
-func (c *Crew) Survey(ctx context.Context, of *scenarios.Campaign, stories []*scenarios.Scenario, timed bool, done func(n, of int)) (*Campaign, error) {
-	var quests []*Quest
-	for _, story := range stories {
+// Survey finds out what a campaign comes to, unless an equal program has: then Known says it. Timed
+// also measures how long its schedules take. Done, which may be nil, is called with the number of
+// stories that were surveyed.
+func (c *Crew) Survey(ctx context.Context, of *scenarios.Campaign, stories []*scenarios.Scenario, known []shard.Search, timed bool, done func(n, of int)) (*Campaign, error) {
+	quests := make([][]*Quest, len(stories))
+	var all []*Quest
+	for i, story := range stories {
 		for _, search := range of.Spec.Searches {
 			seeds := search.Seeds
 			if len(seeds) == 0 {
 				seeds = []uint64{1}
 			}
 			for _, seed := range seeds {
-				quests = append(quests, &Quest{story, shard.Search{Story: story.Metadata.Name, Strategy: search.Strategy, Seed: seed, Schedules: search.Schedules}})
+				quests[i] = append(quests[i], &Quest{story, shard.Search{
+					Story: story.Metadata.Name, Strategy: search.Strategy, Seed: seed, Schedules: search.Schedules, Depth: search.Depth, Within: search.Within,
+				}})
 			}
 		}
+		all = append(all, quests[i]...)
 	}
-	each := make([]time.Duration, len(quests))
-	err := pool.Each(ctx, len(c.at), len(quests), func(_ context.Context, worker, i int) error {
-		a, err := c.do(worker, quests[i], order{Time: timed})
-		quests[i].Survey, each[i] = a.Survey, a.Each
-		return err
-	}, func(i int) {
-		if done != nil {
-			done(i+1, len(quests))
+	fits := len(known) == len(all)
+	for i := 0; i < len(all) && fits; i++ {
+		fits = all[i].Same(known[i])
+	}
+	each := make(map[*Quest]time.Duration)
+	var err error
+	if fits && !timed {
+		for i, q := range all {
+			q.Survey = known[i].Survey
 		}
-	})
+	} else {
+		err = c.survey(ctx, quests, timed, each, done)
+	}
 	if err != nil {
 		return nil, err
 	}
-	searches := make([]shard.Search, len(quests))
-	for i, q := range quests {
-		searches[i] = q.Search
+	s := &Campaign{crew: c}
+	for _, q := range all {
+		s.Surveyed = append(s.Surveyed, q.Search)
 	}
-	s := &Campaign{Outline: shard.NewOutline(version.Built(), of, shard.DigestOf(of, stories), searches), crew: c}
-	for i, q := range quests { // those that the outline has, in the same order
-		if at := len(s.quests); at < len(s.Searches) && sameSearch(s.Searches[at], q.Search) {
+	s.Outline = shard.NewOutline(version.Built(), of, shard.DigestOf(of, stories), s.Surveyed)
+	for _, q := range all { // those that the outline has, in the same order
+		if at := len(s.quests); at < len(s.Searches) && s.Searches[at].Same(q.Search) {
 			again := *q // no worker knows it with its survey
-			s.quests, s.Each = append(s.quests, &again), append(s.Each, each[i])
+			s.quests, s.Each = append(s.quests, &again), append(s.Each, each[q])
 		}
 	}
 	return s, nil
 }
 
-func sameSearch(a, b shard.Search) bool {
-	return a.Story == b.Story && a.Strategy == b.Strategy && a.Seed == b.Seed
+// timedMost is about how many stories are played to foretell how long schedules take. The others
+// are taken to take as long for each event.
+const timedMost = 60
+
+// survey has the stories surveyed, each by one worker, which plays its default schedule once.
+func (c *Crew) survey(ctx context.Context, quests [][]*Quest, timed bool, each map[*Quest]time.Duration, done func(n, of int)) error {
+	every := 1 + len(quests)/timedMost
+	var mu sync.Mutex // of each
+	err := pool.Each(ctx, len(c.at), len(quests), func(_ context.Context, worker, i int) error {
+		for n, q := range quests[i] {
+			alike := slices.ContainsFunc(quests[i][:n], func(o *Quest) bool { return o.Strategy == q.Strategy && o.Depth == q.Depth })
+			a, err := c.do(worker, q, order{Time: timed && i%every == 0 && !alike})
+			if err != nil {
+				return err
+			}
+			q.Survey = a.Survey
+			mu.Lock()
+			each[q] = a.Each
+			mu.Unlock()
+		}
+		return nil
+	}, func(i int) {
+		if done != nil {
+			done(i+1, len(quests))
+		}
+	})
+	if err != nil || !timed {
+		return err
+	}
+	took, weight := time.Duration(0), 0
+	for q, d := range each { // order does not matter: sums
+		if d > 0 {
+			took, weight = took+d, weight+q.Weight
+		}
+	}
+	for q, d := range each { // order does not matter: each for itself
+		if d == 0 {
+			each[q] = took * time.Duration(q.Weight) / time.Duration(max(1, weight))
+		}
+	}
+	return nil
 }
 
 // Play plays the jobs that are left of a shard's blob, and writes it. Done, which may be nil, is
@@ -180,10 +233,41 @@ func (s *Campaign) Play(ctx context.Context, w *shard.Writer, done func(tried, f
 	return err
 }
 
-// Shrinking makes the search and the tally of a finding, to be shrunk and shown as those of any
-// search.
-func Shrinking(f *shard.Finding) (*campaign.Search, campaign.Tally) {
-	return &campaign.Search{Story: f.Plan, Total: 1}, campaign.Tally{Failed: []campaign.Failure{{
+// others is how many schedules beside those that failed are played, to find out what divides them.
+const others = 150
+
+// Search makes the search of a finding, and the schedules of it to be played anew: those that are
+// known to have failed alike, and others, spread over all. There are none if the default schedule
+// fails, or if the strategy has learned: then what divides them was looked for already.
+func Search(ctx context.Context, simulator *sim.Simulator, f *shard.Finding) (*campaign.Search, []campaign.Schedule, error) {
+	alone := &campaign.Search{Story: f.Plan, Total: 1, One: true}
+	if f.Of.Default || f.Of.Whole {
+		return alone, nil, nil
+	}
+	told, err := search.Tell(ctx, simulator, f.Plan.Plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	story := *f.Plan
+	story.Cover = true // what was drawn is needed of those that held, too
+	s, err := told.Again(ctx, &story, options(f.Of))
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, n := slices.Clone(f.Given), min(others, s.Total)
+	for i := range n {
+		next, ok := s.Next(i * s.Total / n)
+		if ok && !slices.ContainsFunc(f.Given, func(g campaign.Schedule) bool { return g.Number == next.Number }) {
+			chosen = append(chosen, next)
+		}
+	}
+	s.Total, s.One = len(chosen), true
+	return s, chosen, nil
+}
+
+// Shrinking is the tally of a finding, to be shrunk and shown as that of any search.
+func Shrinking(f *shard.Finding) campaign.Tally {
+	return campaign.Tally{Failed: []campaign.Failure{{
 		Signature: f.Signature, Cause: f.Cause, Invariant: f.Guarantee, Missing: f.Missing, Schedule: f.First, Count: f.Count,
 	}}}
 }

@@ -102,7 +102,7 @@ func survey(t *testing.T, ctx context.Context, n int, as string) (*jobs.Campaign
 	}
 	crew := jobs.Start(ctx, n, os.Args[0])
 	t.Cleanup(crew.Close)
-	return crew.Survey(ctx, campaign, stories, false, nil)
+	return crew.Survey(ctx, campaign, stories, nil, false, nil)
 }
 
 // play plays what is left of a shard, and returns the blob.

@@ -94,6 +94,9 @@ type worker struct {
 	simulator *sim.Simulator
 	now       func() time.Time
 	Quest
+	// begun has the default schedule of a plan, and of names all that it depends on.
+	begun  *search.Told
+	of     string
 	search *campaign.Search
 	player *search.Player
 	benign *play.Outcome
@@ -104,15 +107,32 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.search, w.benign, err = search.New(ctx, w.simulator, w.Scenario, plan, search.Options{Strategy: w.Strategy, Seed: w.Seed, Schedules: w.Schedules})
-	if err == nil {
-		err = w.benign.Err
+	of := w.Story
+	if w.Scenario.HasRanges() { // else the default schedule is that of any seed
+		of = fmt.Sprintf("%s/%d", of, w.Seed)
 	}
-	if err != nil {
-		return fmt.Errorf("play the default schedule of %s: %w", w.Story, err)
+	if w.begun == nil || w.of != of {
+		w.begun, err = search.Tell(ctx, w.simulator, plan)
+		if err == nil {
+			err = w.begun.Benign.Err
+		}
+		if err != nil {
+			return fmt.Errorf("play the default schedule of %s: %w", w.Story, err)
+		}
+	}
+	w.of, w.benign = of, w.begun.Benign
+	if w.search, err = w.begun.Around(ctx, w.Scenario, plan, options(w.Search)); err != nil {
+		return err
 	}
 	w.player = search.NewPlayer(w.simulator, w.search.Story)
+	if known, now := w.Digest, w.benign.History.Digest(); known != "" && known != now {
+		return fmt.Errorf("the default schedule comes out as %s, and was surveyed as %s: the programs have changed, so remove the survey beside the blobs", now, known)
+	}
 	return nil
+}
+
+func options(s shard.Search) search.Options {
+	return search.Options{Strategy: s.Strategy, Seed: s.Seed, Schedules: s.Schedules, Depth: s.Depth, Within: time.Duration(s.Within)}
 }
 
 // sampled is how many schedules are played to foretell how long one takes.
@@ -123,8 +143,11 @@ func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err err
 		Default: w.benign.Meets() != "" || w.search.Story.Plan.Spec.Expect.Violated != "", All: w.search.Total, Whole: campaign.Learns(w.search.Strategy),
 		Weight: w.benign.History.Len(), Digest: w.benign.History.Digest(),
 	}
-	if s.Default {
+	switch {
+	case s.Default:
 		s.All, s.Whole = 1, false
+	case w.search.Branching != nil:
+		s.All, s.Branches = w.search.Branching.Forecast(), w.search.Branching.Branches()
 	}
 	for _, r := range w.benign.Results {
 		if r.Judged > r.Excused && play.Tests(r.Invariant) {
@@ -141,8 +164,8 @@ func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err err
 			samples = append(samples, campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}})
 		}
 	}
-	for i := 0; !s.Whole && !s.Default && i < min(sampled, s.All); i++ {
-		if schedule, ok := w.search.Next(i * s.All / min(sampled, s.All)); ok {
+	for i, n := 0, min(sampled, w.search.Total); !s.Whole && !s.Default && i < n; i++ {
+		if schedule, ok := w.search.Next(i * w.search.Total / n); ok {
 			samples = append(samples, schedule)
 		}
 	}
@@ -160,16 +183,35 @@ func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err err
 
 // play plays a job.
 func (w *worker) play(j shard.Job) (*shard.Record, error) {
-	kept := &noted{Pool: search.NewAlone(w.simulator, w.search.Story), sum: sha256.New(), early: make(map[int]campaign.Result), next: j.From}
 	r := &shard.Record{Job: j}
+	alone := search.NewAlone(w.simulator, w.search.Story)
+	alone.Seen = r.Tally.Near
+	kept := &noted{Pool: alone, sum: sha256.New()}
+	one := func(schedule campaign.Schedule) bool {
+		kept.Give(schedule)
+		result, ok := kept.Take()
+		if ok {
+			r.Tally.Add(schedule, result)
+		}
+		return ok
+	}
 	switch {
 	case w.Default:
 		r.Tally.Add(campaign.Schedule{}, w.defaultOne(kept))
+		r.Tally.Near(campaign.Schedule{}, w.benign)
 	case w.Whole:
-		r.Tally = w.search.Run(kept, nil)
+		tally := w.search.Run(kept, nil)
+		if err := w.search.Divide(alone, &tally); err != nil {
+			return nil, err
+		}
+		tally.Closest, r.Tally = r.Tally.Closest, tally
 		// What it has learned is of no use to another one.
 		if err := w.prepare(context.Background()); err != nil {
 			return nil, err
+		}
+	case w.Branches > 0:
+		for i := j.From; i < j.To; i++ {
+			w.search.Branching.Branch(i)(one)
 		}
 	default:
 		for n := j.From; n < j.To; n++ {
@@ -177,16 +219,13 @@ func (w *worker) play(j shard.Job) (*shard.Record, error) {
 			if !ok {
 				return nil, fmt.Errorf("there is no schedule %d", n+1)
 			}
-			kept.Give(schedule)
-			if result, ok := kept.Take(); ok {
-				r.Tally.Add(schedule.Played(result), result)
-			}
+			one(schedule)
 		}
 	}
 	if err := kept.Close(); err != nil {
 		return nil, err
 	}
-	if r.Tally.Tried != j.To-j.From {
+	if w.Branches == 0 && r.Tally.Tried != j.To-j.From {
 		return nil, fmt.Errorf("%d schedules were played, and %d were to be", r.Tally.Tried, j.To-j.From)
 	}
 	r.Tally.Failed = r.Tally.Failures()
@@ -210,12 +249,10 @@ func (w *worker) defaultOne(kept *noted) campaign.Result {
 	return r
 }
 
-// noted is a pool that adds results to a digest, in the order of their schedules.
+// noted is a pool that adds results to a digest, in the order in which schedules were given to it.
 type noted struct {
 	campaign.Pool
-	sum   hash.Hash
-	early map[int]campaign.Result
-	next  int
+	sum hash.Hash
 }
 
 // Take implements campaign.Workers.
@@ -228,10 +265,5 @@ func (k *noted) Take() (campaign.Result, bool) {
 }
 
 func (k *noted) note(r campaign.Result) {
-	k.early[r.Number] = r
-	for r, ok := k.early[k.next]; ok; r, ok = k.early[k.next] {
-		_ = json.NewEncoder(k.sum).Encode(r) // a hash never fails
-		delete(k.early, k.next)
-		k.next++
-	}
+	_ = json.NewEncoder(k.sum).Encode(r) // a hash never fails
 }
