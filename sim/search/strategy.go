@@ -83,8 +83,13 @@ type Kind struct {
 	Ends, Combines, Learns bool
 }
 
-// KindOf is the kind of one of [Strategies].
-func KindOf(strategy string) Kind { return strategies[slices.Index(Strategies(), strategy)].Kind }
+// KindOf is the kind of one of [Strategies]. The benign schedule, which is none, has the zero kind.
+func KindOf(strategy string) (k Kind) {
+	if i := slices.Index(Strategies(), strategy); i >= 0 {
+		k = strategies[i].Kind
+	}
+	return k
+}
 
 // Described describes each strategy in a line.
 func Described() string {
