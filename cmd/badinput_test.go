@@ -69,7 +69,7 @@ func TestBadInput(t *testing.T) {
 		{"bisect story.yaml --good HEAD", nil, "bisect in a clone, or name a package in one with --module"},
 		// Names that are almost right.
 		{"campaign paln story.yaml", nil, `unknown command "paln": did you mean "plan"?`},
-		{"lab pu", nil, `unknown command "pu": did you mean "up"?`},
+		{"lab staus", nil, `unknown command "staus": did you mean "status"?`},
 		{"run story.yaml --strategy swep", nil, "--strategy swep: did you mean sweep? choose benign, sweep"},
 		{"run story.yaml --backend lap", nil, "--backend lap: did you mean lab? choose sim or lab"},
 		{"run story.yaml --backend lab --hosts modle", nil, "--hosts modle: did you mean model?"},
