@@ -60,7 +60,7 @@ func TestBadInput(t *testing.T) {
 		{"search story.yaml --for 2s --schedules 3", nil, "--schedules and --for: both say how much to play, so leave one out"},
 		{"search story.yaml --resume system.yaml --schedules 3", nil, "--resume system.yaml: it is a file, and a directory is needed"},
 		{"run story.yaml --strategy sweep --resume system.yaml", nil, "--resume system.yaml: it is a file, and a directory is needed"},
-		{"run story.yaml --out system.yaml", nil, "--out system.yaml: it is a file, and a directory is needed"},
+		{"run story.yaml --out system.yaml", nil, "name a directory that can be written"},
 		{"margin story.yaml --measured nowhere", nil, "look for runs in nowhere: "},
 		{"margin story.yaml --measured story.yaml", nil, "there is no run of story in story.yaml: save some with run --out"},
 		{"campaign merge nowhere", nil, "look for blobs: "},

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +122,7 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 	}
 	r.session.AsFound = r.asFound
 	r.session.World, r.session.To, r.session.Now = r.World, &r.Console, time.Now
-	if err := cmp.Or(directory("out", r.Dir), directory("resume", r.search.Resume)); err != nil {
+	if err := directory("resume", r.search.Resume); err != nil {
 		return exit.BadInput(err)
 	}
 	switch {
