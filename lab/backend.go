@@ -155,6 +155,9 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if b.options.Kept || plan.Spec.Topology.BMC != nil {
 		vms.OpenToOthers()
 	}
+	if plan.Spec.Topology.Workload.Volume != nil {
+		b.options.driver = b.serveDriver
+	}
 	if err := Check(ctx, b.options); err != nil {
 		return timings, err
 	}

@@ -61,9 +61,6 @@ func (b *Backend) startControlPlane() (err error) {
 		if o.Standard != nil {
 			o.Standard.GracePeriod, o.Standard.Accounts = objects.GracePeriod(&b.plan.Spec), b.plan.Spec.HasPods()
 			o.Standard.DisableForceDetachOnTimeout = b.keepsAttached()
-			if b.plan.Spec.Topology.Workload.Volume != nil {
-				o.Standard.Driver = b.serveDriver
-			}
 			o.Standard.Through = func(api string) (_ string, err error) {
 				if b.plane.wire, err = b.plane.door.Connect(api); err != nil {
 					return "", err

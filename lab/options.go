@@ -45,6 +45,8 @@ type Options struct {
 	// IronicImage is the image that an Ironic of our own comes from; empty: what the plan names.
 	IronicImage scenarios.Image
 	ironic      scenarios.Ironic // how it behaves, and where it comes from
+	// driver serves the CSI driver of the plan's volume; nil without one.
+	driver func(socket string) error
 	// Processes runs each controller as a process of its own instead of within this one.
 	Processes bool
 	// Executable is fencelab's, for Processes; empty: this process's.
@@ -109,7 +111,7 @@ func (o *Options) Choose(flag, value string) {
 func (o Options) cluster() cluster.Options {
 	c := cluster.Options{Bin: o.Bin}
 	if o.ControlPlane() == Standard {
-		c.Standard = new(cluster.Standard)
+		c.Standard = &cluster.Standard{Driver: o.driver}
 	}
 	return c
 }

@@ -90,6 +90,7 @@ func leadPage(chosen []Mutant, found []*finding.Led, limit time.Duration) []byte
 For those who read [leads](../reports.md#leads). Each line is a mistake in the source of a controller that [nothing
 finds](mutants.md), and the strangest lead of the first schedule that gave one within %s: beside the right controllers in
 the same schedule, and beside its own story told again. Of %d mistakes %d show as a lead, and %d others break a story by now.
+Where there is nothing, no schedule that was played reaches the mistake, or it makes too small a difference.
 `+"`go run ./ci/mutants -leads -limit %s -table docs/measured/leads.md`"+` writes this page.
 
 | mutant | mistake | beside the right ones | told again | breaks |

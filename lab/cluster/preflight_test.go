@@ -26,6 +26,19 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
+// TestPreflightOfAttacher: only who has a CSI driver needs an external-attacher.
+func TestPreflightOfAttacher(t *testing.T) {
+	for _, test := range []struct {
+		standard *Standard
+		want     int
+	}{{nil, 2}, {new(Standard), 4}, {&Standard{Driver: func(string) error { return nil }}, 5}} {
+		findings := Preflight(t.Context(), Options{Bin: t.TempDir(), Standard: test.standard})
+		if got := len(findings); got != test.want || got == 5 && (findings[4].Name != "csi-attacher" || findings[4].Remedy == "") {
+			t.Errorf("of %+v: %v, want %d findings", test.standard, findings, test.want)
+		}
+	}
+}
+
 func TestDefaultBin(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
