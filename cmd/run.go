@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -256,6 +257,7 @@ func (r *runner) backend() play.Backend {
 
 // early plays plans in the simulator on several cores, each with a simulator of its own.
 func (r *runner) early(ctx context.Context, plans []*scenarios.Plan) (take func() campaign.Played) {
+	debug.SetGCPercent(400) // what a story allocates is dead by its end
 	simulators := make([]*sim.Simulator, r.workers)
 	return pool.Ahead(ctx, r.workers, len(plans), func(ctx context.Context, worker, i int) (played campaign.Played) {
 		if simulators[worker] == nil {

@@ -165,8 +165,10 @@ type Backend struct {
 	Evidence bool
 
 	w *world
-	// revisions have other names in the identity: see [audited.takeTwo].
+	// revisions have other names in the identity: see [audited.takeTwo]. texts has the
+	// JSON of objects in it.
 	revisions map[string]string
+	texts     map[client.Object]string
 	spec      *scenarios.Spec
 	names     objects.Names
 	fields    objects.Fields

@@ -157,6 +157,9 @@ func (p *process) serve(f *flight, c *call) {
 		latency = workLatency
 	}
 	f.sent, c.actor = append(f.sent, c), f.actor()
+	if f.reconciler != nil { // which makes one call at a time, unlike a reconcile in the bubble
+		c.deed.Request = f.entry.text
+	}
 	arrival := p.w.schedule(c.actor, c.class, c.deed, latency, func(t trouble) {
 		switch {
 		case c.givenUp:

@@ -36,10 +36,13 @@ func (b *Backend) Identity() uint64 {
 		b.storage.Identify(h)
 		fmt.Fprintf(h, "storage %v\n", b.storage.troubles)
 	}
-	known := b.knownUIDs()
+	if b.texts == nil {
+		b.texts = make(map[client.Object]string)
+	}
+	of := objectsIn{h, b.knownUIDs(), b.texts}
 	for _, kind := range b.sim.server.Kinds() {
 		for _, obj := range b.store.List(kind, "") {
-			identifyObject(h, known, obj)
+			of.identify(obj)
 		}
 	}
 	fmt.Fprintf(h, "api %t %t %t %d\n", b.api.away, b.api.silent, b.api.storeless, len(b.api.failures))
@@ -48,7 +51,7 @@ func (b *Backend) Identity() uint64 {
 	}
 	fmt.Fprintf(h, "cuts %v\n", b.w.network.cuts)
 	for _, p := range b.processes {
-		p.identify(h, known)
+		p.identify(of)
 	}
 	return h.Sum64()
 }
@@ -65,7 +68,7 @@ func (h *host) identify(to hash.Hash) {
 	}
 }
 
-func (p *process) identify(to hash.Hash, known map[string]string) {
+func (p *process) identify(to objectsIn) {
 	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.election.stands(), p.still.paused, p.offset, len(p.still.held), p.crash.Armed())
 	if p.uplink.limiter.Every > 0 {
 		fmt.Fprintf(to, "limit %s\n", max(0, p.uplink.limiter.next-p.w.now))
@@ -77,7 +80,7 @@ func (p *process) identify(to hash.Hash, known map[string]string) {
 		fmt.Fprintf(to, "stream %s %t\n", s.kind.Kind, s.frozen)
 		for _, change := range p.cache.view.Behind(s.kind) {
 			fmt.Fprintf(to, "lacks %s\n", change.Key)
-			identifyObject(to, known, change.New)
+			to.identify(change.New)
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(p.queue.entries), func(a, b ticket) int { return strings.Compare(a.String(), b.String()) }) {
@@ -117,15 +120,26 @@ func (b *Backend) knownUIDs() map[string]string {
 	return known
 }
 
-func identifyObject(to hash.Hash, known map[string]string, obj client.Object) {
+// objectsIn writes objects into an identity. Known has the names of UIDs and revisions, and texts
+// what an object says whatever those are: stored objects never change.
+type objectsIn struct {
+	hash.Hash
+	known map[string]string
+	texts map[client.Object]string
+}
+
+func (to objectsIn) identify(obj client.Object) {
 	if obj == nil {
 		fmt.Fprintln(to, "gone")
 		return
 	}
-	text := version.ReplaceAllString(plain(obj), "")
-	text = moment.ReplaceAllString(text, "then")
-	text = uid.ReplaceAllStringFunc(text, func(id string) string { return known[id] })
-	text = quoted.ReplaceAllStringFunc(text, func(n string) string { return cmp.Or(known[strings.Trim(n, `"\`)], n) })
+	text, ok := to.texts[obj]
+	if !ok {
+		text = moment.ReplaceAllString(version.ReplaceAllString(plain(obj), ""), "then")
+		to.texts[obj] = text
+	}
+	text = uid.ReplaceAllStringFunc(text, func(id string) string { return to.known[id] })
+	text = quoted.ReplaceAllStringFunc(text, func(n string) string { return cmp.Or(to.known[strings.Trim(n, `"\`)], n) })
 	fmt.Fprintf(to, "%T %s\n", obj, text)
 }
 

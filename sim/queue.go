@@ -60,6 +60,8 @@ func (t ticket) String() string {
 // entry is what the queue knows of one request.
 type entry struct {
 	ticket
+	// text is the request in words.
+	text string
 	// queued says that it waits, for its time while there is a timer.
 	queued bool
 	timer  *step
@@ -98,7 +100,7 @@ func (q *queue) entry(of *loop, r reconcile.Request) *entry {
 	t := ticket{of, r}
 	e := q.entries[t]
 	if e == nil {
-		e = &entry{ticket: t}
+		e = &entry{ticket: t, text: r.String()}
 		q.entries[t] = e
 	}
 	return e

@@ -172,7 +172,7 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 	if len(w.deviations) > 0 && w.story {
 		deviation, deviates = w.deviations[name]
 	}
-	step := steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}
+	step := steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Assumed: w.assumed}
 	if w.count != nil && w.story {
 		deviation, deviates = w.named(step, deviation, deviates)
 	}

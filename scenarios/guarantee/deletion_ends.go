@@ -13,6 +13,7 @@ var deletionEnds = invariant.Invariant{
 	Claim:    "A Machine being deleted is eventually gone, once no hook holds it back.",
 	Seed:     "003",
 	Liveness: true,
+	Wakes:    []history.Kind{history.MachineDeleting},
 	New: func(p invariant.Params) invariant.Checker {
 		return &endings{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "deletion-ends"}), roles: p.Roles, hosts: invariant.NewRoster[ending](p.Hosts)}
 	},

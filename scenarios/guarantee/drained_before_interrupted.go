@@ -13,6 +13,7 @@ var drainedBeforeInterrupted = invariant.Invariant{
 	ID:    "drained-before-interrupted",
 	Claim: "While a Machine that is deleted isn't excused from its drain, nobody has its host go off before each Pod that the drain has to evict has stopped.",
 	Seed:  "003",
+	Wakes: []history.Kind{history.MachineDeleting},
 	New: func(p invariant.Params) invariant.Checker {
 		return &drains{
 			Ruling:     invariant.Ruling{ID: "drained-before-interrupted", Skew: p.Timings.Skew},

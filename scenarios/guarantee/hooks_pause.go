@@ -12,6 +12,7 @@ var hooksPauseDrain = invariant.Invariant{
 	ID:    "hooks-pause-drain",
 	Claim: "While a Machine being deleted has a pre-drain hook, no controller cordons its Node, evicts a Pod from it, or has its host powered off.",
 	Seed:  "003",
+	Wakes: []history.Kind{history.MachineDeleting},
 	New: func(p invariant.Params) invariant.Checker {
 		return newPauses(p, "hooks-pause-drain", invariant.PreDrainHook, true)
 	},
@@ -21,6 +22,7 @@ var hooksPauseTerminate = invariant.Invariant{
 	ID:    "hooks-pause-terminate",
 	Claim: "While a Machine being deleted has a pre-terminate hook, no controller has its host powered off, releases the host, or deletes the Node.",
 	Seed:  "003",
+	Wakes: []history.Kind{history.MachineDeleting},
 	New: func(p invariant.Params) invariant.Checker {
 		return newPauses(p, "hooks-pause-terminate", invariant.PreTerminateHook, false)
 	},

@@ -8,6 +8,7 @@ var infrastructureBeforeNode = invariant.Invariant{
 	ID:    "infrastructure-before-node",
 	Claim: "The Node of a Machine being deleted, its host and the Machine itself are released only when the last process of the host's boot is gone.",
 	Seed:  "003",
+	Wakes: []history.Kind{history.MachineDeleting},
 	New: func(p invariant.Params) invariant.Checker {
 		return &departures{
 			Ruling: invariant.Ruling{ID: "infrastructure-before-node", Skew: p.Timings.Skew},

@@ -9,6 +9,7 @@ var oneWriter = invariant.Invariant{
 	ID:    "one-writer",
 	Claim: "A volume is mounted for writing by one boot at a time, written by none after another host was given it, and never taken from a boot that may still write.",
 	Seed:  "002, 004",
+	Wakes: []history.Kind{history.VolumeMounted, history.VolumeDetached, history.VolumeWritten},
 	New: func(p invariant.Params) invariant.Checker {
 		return &writers{
 			Ruling: invariant.Ruling{ID: "one-writer", Skew: p.Timings.Skew},

@@ -13,6 +13,7 @@ var releasedInTime = invariant.Invariant{
 	Claim:    "A volume that a fenced host can no longer write to is detached, or mounted by a later boot there, in the time that the way of releasing it takes, also while the fault lasts, and eventually in any case.",
 	Seed:     "002, 004",
 	Liveness: true,
+	Wakes:    []history.Kind{history.VolumeAttached},
 	New: func(p invariant.Params) invariant.Checker {
 		return &deliveries{
 			Promise:   invariant.NewPromise(p, invariant.Ruling{ID: "released-in-time"}),

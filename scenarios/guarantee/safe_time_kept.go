@@ -9,6 +9,7 @@ var safeTimeKept = invariant.Invariant{
 	ID:    "safe-time-kept",
 	Claim: "Agents delete a Node, or declare a fencing complete, only when the host has been reset: the boot that was to end is gone; and a Node only when it has been made unschedulable before.",
 	Seed:  "004",
+	Wakes: []history.Kind{history.NodeDeleting, history.NodeDeleted, history.FenceEnded},
 	New: func(p invariant.Params) invariant.Checker {
 		return &safeTimes{
 			Ruling:     invariant.Ruling{ID: "safe-time-kept", Skew: p.Timings.Skew},

@@ -88,8 +88,8 @@ func TestEveryKindHasALayer(t *testing.T) {
 	for _, layer := range []Layer{World, API, BMC, Controller, Engine} {
 		n += len(Kinds(layer))
 	}
-	if n != len(layers) {
-		t.Fatalf("%d kinds in layers, %d in all", n, len(layers))
+	if n != len(phrases) {
+		t.Fatalf("%d kinds in layers, %d in all", n, len(phrases))
 	}
 }
 

@@ -86,10 +86,7 @@ func Interrupts(e *history.Event) (drains, ends bool) {
 
 // Roster has one T for each host, in the order in which they were first named:
 // those of the topology, then others that events are about.
-type Roster[T any] struct {
-	index map[string]int
-	Hosts []Entry[T]
-}
+type Roster[T any] struct{ Hosts []Entry[T] }
 
 // Entry is the state of one host.
 type Entry[T any] struct {
@@ -99,22 +96,23 @@ type Entry[T any] struct {
 
 // NewRoster returns a roster of the topology's hosts.
 func NewRoster[T any](hosts []string) Roster[T] {
-	r := Roster[T]{index: make(map[string]int, len(hosts)), Hosts: make([]Entry[T], 0, len(hosts))}
-	for _, name := range hosts {
-		r.Of(name)
+	r := Roster[T]{Hosts: make([]Entry[T], len(hosts))}
+	for i, name := range hosts {
+		r.Hosts[i].Name = name
 	}
 	return r
 }
 
-// Of returns the state of a host, valid until the next call.
+// Of returns the state of a host, valid until the next call. Hosts are so few that a map would be
+// slower.
 func (r *Roster[T]) Of(name string) *T {
-	i, ok := r.index[name]
-	if !ok {
-		i = len(r.Hosts)
-		r.index[name] = i
-		r.Hosts = append(r.Hosts, Entry[T]{Name: name})
+	for i := range r.Hosts {
+		if r.Hosts[i].Name == name {
+			return &r.Hosts[i].State
+		}
 	}
-	return &r.Hosts[i].State
+	r.Hosts = append(r.Hosts, Entry[T]{Name: name})
+	return &r.Hosts[len(r.Hosts)-1].State
 }
 
 // Body is the physical state of one host, from world events only.

@@ -55,6 +55,10 @@ type Invariant struct {
 	// Literal says that the checker sees the events as they are in the history, also where an
 	// object of a system's own stands for the mark of a Machine.
 	Literal bool
+	// Wakes are the kinds of events of which the first puts the claim to the test; before that
+	// nothing can break it, or hold anybody up for it. A panel asks the checker from then on, and
+	// shows it first what came before. Nil stands for any event.
+	Wakes []history.Kind
 	// New returns a checker for one history.
 	New func(Params) Checker
 }

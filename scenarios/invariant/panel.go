@@ -19,6 +19,11 @@ type Panel struct {
 	marks    ownMarks
 	// literal says which checkers see the events as they are.
 	literal []bool
+	// wakes are the checkers that sleep, by the kinds of events that wake them: see
+	// [Invariant.Wakes]. Asleep says which still do, and past has what they will be shown.
+	wakes  map[history.Kind][]int
+	asleep []bool
+	past   []*history.Event
 	*Hindrances
 	// broke says which checkers have found a violation in what they observed.
 	broke []bool
@@ -33,8 +38,13 @@ type Panel struct {
 func NewPanel(judged, all []Invariant, params Params) *Panel {
 	params.Hindrances = NewHindrances(params)
 	p := &Panel{judged: len(judged), broke: make([]bool, len(judged)), ledger: newLedger(params), Hindrances: params.Hindrances}
+	p.wakes = make(map[history.Kind][]int)
 	add := func(inv Invariant) {
+		for _, kind := range inv.Wakes {
+			p.wakes[kind] = append(p.wakes[kind], len(p.checkers))
+		}
 		p.checkers, p.ids, p.literal = append(p.checkers, inv.New(params)), append(p.ids, inv.ID), append(p.literal, inv.Literal)
+		p.asleep = append(p.asleep, inv.Wakes != nil)
 	}
 	for _, inv := range judged {
 		add(inv)
@@ -67,8 +77,15 @@ func (p *Panel) Observe(e *history.Event) *Violation {
 	p.Hindrances.Observe(e)
 	was := e
 	e = p.marks.judged(e)
+	for _, i := range p.wakes[e.Kind] {
+		p.wake(i)
+	}
+	p.past = append(p.past, e)
 	var violation *Violation
 	for i, c := range p.checkers {
+		if p.asleep[i] {
+			continue
+		}
 		seen := e
 		if p.literal[i] {
 			seen = was
@@ -88,6 +105,17 @@ func (p *Panel) Observe(e *history.Event) *Violation {
 	}
 	p.ledger.observe(e, p.checkers, p.ids)
 	return violation
+}
+
+// wake shows a checker that sleeps what has happened so far.
+func (p *Panel) wake(i int) {
+	if !p.asleep[i] {
+		return
+	}
+	p.asleep[i] = false
+	for _, e := range p.past {
+		p.checkers[i].Observe(e)
+	}
 }
 
 // Settled reports whether no liveness claim waits for anything.

@@ -65,12 +65,13 @@ func (r *Roles) Names() []string {
 
 // Agent reports whether an actor is an agent of a Fencer.
 func (r *Roles) Agent(actor string) bool {
-	for _, name := range r.Fencers {
-		if strings.HasSuffix(actor, "."+name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Fencers, func(name string) bool { return onHost(actor, name) })
+}
+
+// onHost reports whether an actor is the process of this name on some host: HOST.name.
+func onHost(actor, name string) bool {
+	host, ok := strings.CutSuffix(actor, name)
+	return ok && strings.HasSuffix(host, ".")
 }
 
 // Powers, Remediates, Checks and Deletes report whether an actor plays that part.
@@ -112,7 +113,7 @@ func (r *Roles) Tested(actor string) bool {
 // UnderTest reports whether an actor is a process of the story, whatever part it plays.
 func (r *Roles) UnderTest(actor string) bool {
 	return r.Tested(actor) || slices.ContainsFunc(r.Others, func(name string) bool {
-		return Plays(actor, name) || strings.HasSuffix(actor, "."+name)
+		return Plays(actor, name) || onHost(actor, name)
 	})
 }
 
@@ -131,8 +132,8 @@ func Plays(actor, name string) bool {
 	if name == "" || actor == name {
 		return name != ""
 	}
-	instance, ok := strings.CutPrefix(actor, name+"-")
-	return ok && instance != "" && strings.Trim(instance, "0123456789") == ""
+	instance, ok := strings.CutPrefix(actor, name)
+	return ok && len(instance) > 1 && instance[0] == '-' && strings.Trim(instance[1:], "0123456789") == ""
 }
 
 // Same reports whether two actors are instances of one process.

@@ -154,6 +154,9 @@ func (c *Console) Outcome(o *play.Outcome, took time.Duration) (*campaign.Shown,
 	mismatch := o.Meets()
 	if c.Quiet && mismatch == "" && c.Dir == "" {
 		c.counted()
+		if !c.Keeps() {
+			return &campaign.Shown{}, nil
+		}
 		return &campaign.Shown{Report: JSON(o, "")}, nil
 	}
 	if quiet := c.Quiet && mismatch == ""; quiet {

@@ -7,6 +7,20 @@ import (
 	"testing"
 )
 
+// TestPlainString: a string that is decoded by hand is the one that encoding/json finds.
+func TestPlainString(t *testing.T) {
+	for text, plain := range map[string]bool{
+		`"worker-1"`: true, `""`: true, `"a b"`: true, `"a\"b"`: false, `"\u0061"`: false, `"ä"`: false, `"`: false, `1`: false, `null`: false,
+	} {
+		var want string
+		err := json.Unmarshal([]byte(text), &want)
+		got, ok := plainString([]byte(text))
+		if ok != plain || ok && (err != nil || got != want) {
+			t.Errorf("%s: %q, %t; want %q, %v", text, got, ok, want, err)
+		}
+	}
+}
+
 // FuzzMembers compares the splitting of objects with that of encoding/json.
 func FuzzMembers(f *testing.F) {
 	for _, seed := range []string{

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/fencelab/fencelab/sim/kube/codec"
@@ -159,8 +160,11 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 			}
 		case ':':
 			if depth == 1 {
-				if err := json.Unmarshal(data[begin:i], &name); err != nil {
-					return nil, err
+				plain, ok := plainString(bytes.TrimSpace(data[begin:i]))
+				if name = plain; !ok {
+					if err := json.Unmarshal(data[begin:i], &name); err != nil {
+						return nil, err
+					}
 				}
 				begin = i + 1
 			}
@@ -186,6 +190,19 @@ func decodePatch(data []byte) (map[string]json.RawMessage, error) {
 		return nil, json.Unmarshal(data, &any) // it says what is wrong
 	}
 	return members(data)
+}
+
+// plainString decodes a JSON string that stands for itself, as most do: ASCII without an escape.
+func plainString(raw []byte) (s string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	for _, c := range raw[1 : len(raw)-1] {
+		if c == '\\' || c >= utf8.RuneSelf {
+			return "", false
+		}
+	}
+	return string(raw[1 : len(raw)-1]), true
 }
 
 func isNull(raw json.RawMessage) bool   { return bytes.Equal(raw, []byte("null")) }
@@ -338,6 +355,12 @@ func (m *merge) value(plan *codec.Plan, p unsafe.Pointer, raw json.RawMessage, p
 	case codec.List:
 		if m.strategic && merged {
 			return &notEquivalent{"a strategic merge patch of the list " + path}
+		}
+	}
+	if plan.Typ.Kind() == reflect.String && plan.Typ.NumMethod() == 0 && reflect.PointerTo(plan.Typ).NumMethod() == 0 {
+		if s, ok := plainString(raw); ok {
+			*(*string)(p) = s
+			return nil
 		}
 	}
 	decoded := reflect.New(plan.Typ)

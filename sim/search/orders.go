@@ -143,9 +143,15 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 }
 
 // inTurn reports whether the second step can't overtake the first because their actor takes one
-// after the other: a stream of changes, or a process with one worker.
+// after the other: a stream of changes, a process with one worker, or one of several workers with
+// the same request. A request to a BMC can be overtaken, for its client may give up and go on.
 func inTurn(first, second *steps.Step) bool {
 	works := func(c steps.Class) bool { return c == steps.ClassWork || c == steps.ClassAPI || c == steps.ClassBMC }
-	return first.Actor == second.Actor &&
-		(first.Class == steps.ClassDeliver && second.Class == steps.ClassDeliver || first.Alone && works(first.Class) && works(second.Class))
+	switch {
+	case first.Actor != second.Actor:
+		return false
+	case first.Class == steps.ClassDeliver || second.Class == steps.ClassDeliver:
+		return first.Class == second.Class
+	}
+	return first.Class != steps.ClassBMC && (first.Alone || first.Request != "" && first.Request == second.Request) && works(first.Class) && works(second.Class)
 }

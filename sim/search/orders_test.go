@@ -41,6 +41,12 @@ func TestArrange(t *testing.T) {
 	prompt := call("d", "patch", true, node("y"))
 	prompt.Assumed = steps.PremisesOf(&scenarios.Spec{Assumes: []string{scenarios.RequestsArrive}})
 
+	several := func(verb string, on steps.Object, request string) steps.Step { // of several workers
+		s := call("r", verb, true, on)
+		s.Alone, s.Request = false, request
+		return s
+	}
+
 	add(0, "", call("a", "patch", true, node("x")))
 	add(1*time.Second, "", call("b", "get", false, node("x")))
 	add(2*time.Second, "", call("b", "get", false, node("y")))
@@ -55,6 +61,13 @@ func TestArrange(t *testing.T) {
 	add(21*time.Second, "", deliver)
 	add(22*time.Second, "", call("c", "get", false, steps.Object{Kind: "Machine", Name: "x"}))
 	add(100*time.Second, "", call("h", "get", false, node("x")))
+	add(200*time.Second, "", several("get", steps.Object{Kind: "Secret", Name: "u"}, "u"))
+	add(201*time.Second, "", several("get", steps.Object{Kind: "Secret", Name: "v"}, "v"))
+	add(202*time.Second, "", several("patch", steps.Object{Kind: "Secret", Name: "u"}, "u"))
+	asked := several("GracefulShutdown", steps.Object{Kind: "BMC", Name: "u"}, "w")
+	asked.Class = steps.ClassBMC
+	add(203*time.Second, "", asked)
+	add(204*time.Second, "", several("get", steps.Object{Kind: "Secret", Name: "w"}, "w"))
 
 	got := map[string][]string{}
 	a := arrange(story, apart)
@@ -73,6 +86,10 @@ func TestArrange(t *testing.T) {
 		"f/api/1":          {"a/api/2", "g/api/1", "g/api/5"},
 		"c.Node/deliver/1": {"c/api/1"},
 		"c.Node/deliver/2": {"c/api/1"},
+		"r/api/1":          {"r/api/2", "r/bmc/1", "r/api/4"}, // others take these, and the same r/api/3
+		"r/api/2":          {"r/api/3", "r/bmc/1", "r/api/4"},
+		"r/api/3":          {"r/bmc/1", "r/api/4"},
+		"r/bmc/1":          {"r/api/4"}, // its client may have given up
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -20,6 +20,8 @@ type Deed struct {
 	Effect bool
 	// By is the deliverer, nil for a deed that is no delivery.
 	By deliverer
+	// Request names the request that is worked on, "" for none.
+	Request string
 }
 
 // Footprint is what a step reads and writes when nothing goes wrong with it. A resource

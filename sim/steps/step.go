@@ -68,8 +68,10 @@ type Step struct {
 	By deliverer
 	// Cause is the step that led to this one; the zero Name if none did.
 	Cause Name
-	// Alone says that its actor does one thing at a time.
-	Alone bool
+	// Alone says that its actor does one thing at a time. An actor that does several still does one
+	// at a time for each Request.
+	Alone   bool
+	Request string
 }
 
 // deliverer delivers changes to a cache.
