@@ -5,6 +5,8 @@
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
 //	go run ./ci/mutants -combine 30 [-only ID,...]
+//	go run ./ci/mutants -twofold 60s [-only ID,...] [-table docs/measured/twofold.md]
+//	go run ./ci/mutants -divide 900 [-only ID,...]
 //	go run ./ci/mutants -leads [-only ID,...] [-limit 60s] [-table docs/measured/leads.md]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
@@ -41,10 +43,12 @@ func main() {
 	leads := flag.Bool("leads", false, "look instead for leads of the mutants that nothing finds, or that are chosen")
 	from := flag.String("mutants", "ci/mutants", "directory of the mutants")
 	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
+	divide := flag.Int("divide", 0, "print instead what divides the failures of those mistakes in this many schedules of a search")
+	two := flag.Duration("twofold", 0, "search instead this long for each mistake that takes two deviations")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *from, *only, *limit, *table, *seeds, *schedules, *combine, *audit, *leads); err != nil {
+	if err := run(ctx, *from, *only, *limit, *table, *seeds, *schedules, *combine, *audit, *leads, *two, *divide); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -57,7 +61,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, from, only string, limit time.Duration, table string, seeds, schedules, sample int, audit, leads bool) error {
+func run(ctx context.Context, from, only string, limit time.Duration, table string, seeds, schedules, sample int, audit, leads bool, two time.Duration, divide int) error {
 	all, err := Load(from)
 	if err != nil {
 		return err
@@ -86,6 +90,12 @@ func run(ctx context.Context, from, only string, limit time.Duration, table stri
 	}
 	if leads {
 		return leadAll(ctx, all, dir, right, only, limit, table)
+	}
+	if divide > 0 {
+		return divideAll(ctx, all, dir, only, divide)
+	}
+	if two > 0 {
+		return twofold(ctx, dir, right, only, two, table)
 	}
 	if seeds > 0 {
 		return compare(ctx, all, dir, right, seeds, schedules)

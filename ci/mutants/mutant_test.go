@@ -31,6 +31,27 @@ func TestMutantsFitTheirSource(t *testing.T) {
 	}
 }
 
+// TestTwofoldFit: so do the mistakes that take two deviations, each with a story of theirs.
+func TestTwofoldFit(t *testing.T) {
+	t.Chdir("../..")
+	all, err := Load("ci/mutants/twofold")
+	if err != nil || len(all) == 0 {
+		t.Errorf("%d mistakes: %v", len(all), err)
+	}
+	page, err := os.ReadFile("docs/measured/twofold.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if !strings.Contains(string(page), "| "+cell(m.Mistake)+" | `"+m.Story+"` |") {
+			t.Errorf("docs/measured/twofold.md doesn't tell of %s (%s)", m.ID, m.Mistake)
+		}
+		if _, err := os.Stat("ci/mutants/twofold/stories/" + m.Story + ".yaml"); err != nil {
+			t.Errorf("mutant %s: %v", m.ID, err)
+		}
+	}
+}
+
 // TestKinds: for each kind of mistake there are at least two that a guarantee catches; that only a
 // story of its own came out differently is not enough.
 func TestKinds(t *testing.T) {

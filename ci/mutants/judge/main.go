@@ -42,7 +42,9 @@ func main() {
 	answers := flag.Bool("answer", false, "answer questions about the schedules on standard input")
 	strategy := flag.String("strategy", "", "search the scenario of -first with this strategy instead")
 	seed := flag.Uint64("seed", 1, "seed of that search")
-	schedules := flag.Int("schedules", 1000, "how many schedules it tries")
+	schedules := flag.Int("schedules", 1000, "how many schedules it tries; 0 with -for")
+	divide := flag.Bool("divide", false, "play them all, and say what divides those that fail")
+	long := flag.Duration("for", 0, "how long that search lasts")
 	flag.Parse()
 	debug.SetGCPercent(400)
 	var found any
@@ -60,8 +62,10 @@ func main() {
 		found, err = guides(*catalog, *first, *leads, *right, *limit)
 	case *replay:
 		found, err = playAll()
+	case *divide:
+		found, err = divided(*catalog, *first, search.Options{Strategy: *strategy, Seed: *seed, Schedules: *schedules})
 	case *strategy != "":
-		found, err = hunt(*catalog, *first, *right, search.Options{Strategy: *strategy, Seed: *seed, Schedules: *schedules})
+		found, err = hunt(*catalog, *first, *right, search.Options{Strategy: *strategy, Seed: *seed, Schedules: *schedules, For: *long})
 	default:
 		found, err = find(*catalog, *first, *right, *limit)
 	}
@@ -221,28 +225,56 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 	return &finding.Finding{Schedules: tried, Took: time.Since(began)}, nil
 }
 
-// hunt searches one scenario until a guarantee breaks.
-func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, error) {
+// searchOf plans a search of one scenario.
+func searchOf(catalog, scenario string, o search.Options) (*sim.Simulator, *campaign.Search, error) {
 	plans, err := load(catalog)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	i := slices.IndexFunc(plans, func(p *scenarios.Plan) bool { return p.Metadata.Name == scenario })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no scenario %q in %s that the simulator can tell", scenario, catalog)
+		return nil, nil, fmt.Errorf("there is no scenario %q in %s that the simulator can tell", scenario, catalog)
 	}
 	s, err := sim.New()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tried, benign, err := search.New(context.Background(), s, new(scenarios.Scenario), plans[i], o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if why := benign.Meets(); why != "" {
-		return nil, fmt.Errorf("there is nothing to search for: the benign schedule of %s breaks already: %s", scenario, why)
+		return nil, nil, fmt.Errorf("there is nothing to search for: the benign schedule of %s breaks already: %s", scenario, why)
+	}
+	return s, tried, nil
+}
+
+// divided searches one scenario and returns its kinds of failures, with what divides them from the
+// schedules that held.
+func divided(catalog, scenario string, o search.Options) ([]campaign.Failure, error) {
+	s, tried, err := searchOf(catalog, scenario, o)
+	if err != nil {
+		return nil, err
+	}
+	alone := search.NewAlone(s, tried.Story)
+	tally := tried.Run(alone, nil)
+	if err := errors.Join(tried.Divide(alone, &tally), alone.Close()); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(tally.Failed, func(a, b campaign.Failure) int { return b.Count - a.Count })
+	return tally.Failed, nil
+}
+
+// hunt searches one scenario until a guarantee breaks.
+func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, error) {
+	s, tried, err := searchOf(catalog, scenario, o)
+	if err != nil {
+		return nil, err
 	}
 	began := time.Now()
+	if o.For > 0 {
+		tried.Over = func() bool { return time.Since(began) >= o.For }
+	}
 	f, player := new(finding.Finding), search.NewPlayer(s, tried.Story)
 	var failed error
 	signature, cause := "", ""
@@ -263,6 +295,10 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 		tried.Shrink(alone, &tally)
 		left := tally.Failed[0].Schedule
 		f.Shrunk = &finding.Shrunk{From: left.Shrunk.From, To: len(left.Deviations), Took: time.Since(began)}
+		f.Deviations = nil
+		for _, d := range left.Deviations {
+			f.Deviations = append(f.Deviations, d.String())
+		}
 	}
 	if err := errors.Join(failed, alone.Close()); err != nil {
 		return nil, err
