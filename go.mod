@@ -7,6 +7,8 @@ godebug randseednop=0
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.9.2
+	github.com/aws/aws-sdk-go-v2 v1.48.0
+	github.com/aws/smithy-go v1.28.9
 	github.com/beevik/etree v1.8.1
 	github.com/bougou/go-ipmi v0.9.1
 	github.com/chromedp/cdproto v0.0.0-20260321001828-e3e3800016bc

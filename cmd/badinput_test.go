@@ -63,7 +63,7 @@ func TestBadInput(t *testing.T) {
 		{"run story.yaml --out system.yaml", nil, "name a directory that can be written"},
 		{"margin story.yaml --measured nowhere", nil, "look for runs in nowhere: "},
 		{"margin story.yaml --measured story.yaml", nil, "there is no run of story in story.yaml: save some with run --out"},
-		{"campaign merge nowhere", nil, "look for blobs: "},
+		{"campaign merge nowhere", nil, "nowhere"},
 		{"campaign diff nowhere story.yaml", nil, "read the report of a campaign: "},
 		{"bisect story.yaml", nil, "--good: name a commit with which the plan comes out as expected"},
 		{"bisect story.yaml --good HEAD", nil, "bisect in a clone, or name a package in one with --module"},

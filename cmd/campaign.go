@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -48,6 +46,7 @@ blobs of any partition together into the same result.`,
 // campaigner is one invocation of a verb of campaigns.
 type campaigner struct {
 	runner
+	stored
 	began time.Time
 	// spent is how long cores were busy with the blobs, in seconds.
 	spent float64
@@ -67,7 +66,7 @@ func (c *campaigner) start(cmd *cobra.Command) error {
 		return err
 	}
 	c.session.To = showing{&c.Console, c}
-	return nil
+	return c.stored.open()
 }
 
 // showing is a sink that remembers how a run was shown.
@@ -98,9 +97,16 @@ func (c *campaigner) survey(cmd *cobra.Command, name string, timed bool) (*jobs.
 	}
 	crew := jobs.Start(cmd.Context(), c.workers, self, workers.Argument, jobs.Argument)
 	kept := shard.SurveyFile(c.Dir, loaded, stories)
-	surveyed, err := c.surveyed(cmd, crew, loaded, stories, shard.LoadSurvey(kept, program), timed)
-	if err == nil && c.Dir != "" {
-		err = exit.Coded(exit.Environment, shard.SaveSurvey(kept, program, surveyed.Surveyed))
+	err = c.fetch(cmd.Context(), kept)
+	known := shard.LoadSurvey(kept, program)
+	var surveyed *jobs.Campaign
+	if err == nil {
+		surveyed, err = c.surveyed(cmd, crew, loaded, stories, known, timed)
+	}
+	if err == nil && c.Dir != "" && len(known) == 0 {
+		if err = exit.Coded(exit.Environment, shard.SaveSurvey(kept, program, surveyed.Surveyed)); err == nil {
+			err = c.keep(cmd.Context(), kept)
+		}
 	}
 	if err != nil {
 		crew.Close()
@@ -198,7 +204,11 @@ of a Job in Kubernetes, from 0.`,
 			if err != nil {
 				return err
 			}
-			r, err := c.merge([]string{blob})
+			blobs, err := blobsIn(cmd.Context(), []string{blob})
+			if err != nil {
+				return exit.Coded(exit.Internal, err)
+			}
+			r, err := c.merge(blobs)
 			if err != nil {
 				return err
 			}
@@ -219,6 +229,7 @@ of a Job in Kubernetes, from 0.`,
 	cmd.Flags().StringVar(&part, "shard", "", "play the I-th of N parts, as `I/N`, into one file")
 	cmd.Flags().StringVar(&c.listen, "metrics", "", "address that serves metrics for Prometheus while it runs, such as :9090; without a host, to this machine alone")
 	cmd.Flags().StringVar(&summary, "summary", "", "file that takes what a shard found in short, such as /dev/termination-log")
+	cmd.Flags().StringVar(&c.place, "store", "", "where blobs are kept beside --out, as `s3://BUCKET/PREFIX`, in the store of AWS_ENDPOINT_URL; a shard goes on from there on any machine")
 	k.flags(cmd)
 	return cmd
 }
@@ -253,6 +264,9 @@ func shardOf(text, index string) (number, of int, err error) {
 
 // play plays what is left of a shard and returns the name of its blob. The error has an exit code.
 func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, of int) (string, error) {
+	if err := c.fetch(ctx, shard.BlobFile(c.Dir, surveyed.Outline, number, of)); err != nil {
+		return "", err
+	}
 	w, err := shard.Open(c.Dir, surveyed.Outline, number, of)
 	if err != nil {
 		return "", exit.BadInput(err)
@@ -270,17 +284,27 @@ func (c *campaigner) play(ctx context.Context, surveyed *jobs.Campaign, number, 
 		tried, failed = tried+t, failed+f
 		progress.At(tried, failed)
 		c.metrics.played(total, tried, failed)
+		if c.due() {
+			if err := c.keep(ctx, w.Name); err != nil {
+				c.Say("%v; it goes on\n", err)
+			}
+		}
 	})
 	progress.Clear()
 	closed := w.Close()
 	if total > 0 && closed == nil {
 		closed = spend(w.Name, time.Since(began).Seconds()*float64(c.workers))
 	}
+	if closed == nil && total > 0 {
+		closed = c.keep(ctx, w.Name, w.Name+secondsBeside)
+	}
 	switch {
 	case ctx.Err() != nil && len(w.Left) > 0:
 		return "", exit.Coded(exit.Interrupted, fmt.Errorf("interrupted before %s of the shard; the same command goes on from %s", phrase.Count(len(w.Left), "job"), w.Name))
 	case err != nil:
 		return "", exit.Coded(exit.Internal, err)
+	case closed != nil && exit.Code(closed) == exit.Environment:
+		return "", closed
 	case closed != nil:
 		return "", exit.Coded(exit.Internal, closed)
 	}
@@ -294,7 +318,11 @@ const secondsBeside = ".seconds"
 // spent is how long cores were busy with a blob, in seconds; 0 if that is not known.
 func spent(blob string) float64 {
 	text, _ := os.ReadFile(blob + secondsBeside) // it may be elsewhere
-	seconds, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+	return secondsIn(text)
+}
+
+func secondsIn(text []byte) float64 {
+	seconds, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64) // it is only for the report
 	return seconds
 }
 
@@ -333,17 +361,17 @@ unknown or something was tested less, and with 0 if all that was found is known.
 func campaignMerge() *cobra.Command {
 	c := &campaigner{}
 	cmd := &cobra.Command{
-		Use:   "merge DIR|BLOB...",
+		Use:   "merge DIR|BLOB|s3://BUCKET/PREFIX...",
 		Short: "Put the blobs of a campaign's shards together, and report what came of all",
-		Long: `Merge takes all blobs in the directories, of any partition of one campaign, in any
-order. Blobs of another campaign, version or behaviour are refused. One that is cut off
+		Long: `Merge takes all blobs in the directories and stores, of any partition of one campaign, in
+any order. Blobs of another campaign, version or behaviour are refused. One that is cut off
 counts as far as it goes; what no blob has makes the result unknown.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.start(cmd); err != nil {
 				return err
 			}
-			blobs, err := blobsIn(args)
+			blobs, err := blobsIn(cmd.Context(), args)
 			if err != nil {
 				return exit.BadInput(err)
 			}
@@ -358,36 +386,16 @@ counts as far as it goes; what no blob has makes the result unknown.`,
 	return cmd
 }
 
-// blobsIn finds the blobs in directories.
-func blobsIn(paths []string) (all []string, err error) {
-	for _, path := range paths {
-		before := len(all)
-		err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-			if err == nil && !entry.IsDir() && (name == path || filepath.Ext(name) == shard.Extension) {
-				all = append(all, name)
-			}
-			return err
-		})
-		if err == nil && len(all) == before {
-			err = fmt.Errorf("%s: there is no *%s in it", path, shard.Extension)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("look for blobs: %w", err)
-		}
-	}
-	return all, nil
-}
-
 // merge merges blobs. The error has an exit code.
-func (c *campaigner) merge(blobs []string) (*shard.Result, error) {
+func (c *campaigner) merge(blobs []source) (*shard.Result, error) {
 	m := shard.NewMerger()
-	for _, name := range blobs {
-		c.spent += spent(name)
-		f, err := os.Open(name)
+	for _, blob := range blobs {
+		c.spent += blob.seconds
+		f, err := blob.open()
 		if err != nil {
 			return nil, exit.BadInput(err)
 		}
-		err = m.Add(name, f)
+		err = m.Add(blob.name, f)
 		_ = f.Close() // it was only read
 		var coded *exit.Error
 		if errors.As(err, &coded) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/cmd/oncluster"
+	"github.com/fencelab/fencelab/cmd/store"
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
 	"github.com/fencelab/fencelab/scenarios/catalog"
 	"github.com/fencelab/fencelab/scenarios/exit"
@@ -31,6 +32,7 @@ func (k *onKubernetes) flags(cmd *cobra.Command) {
 	flags.StringVar(&k.on, "on", "", "where to play it instead of on this machine: kubernetes, as an Indexed Job in the current context")
 	flags.StringVar(&k.Image, "image", "localhost/fencelab:latest", "image with fencelab, with --on kubernetes")
 	flags.StringVar(&k.Claim, "claim", "", "volume claim that takes the blobs, with --on kubernetes")
+	flags.StringVar(&k.Secret, "secret", "", "Secret with the variables that reach the --store, with --on kubernetes")
 	flags.StringVar(&k.Namespace, "namespace", "", "namespace of the Job, with --on kubernetes (default: that of the context)")
 	flags.StringVar(&k.Queue, "queue", "", "queue of Kueue that admits the Job, with --on kubernetes")
 	flags.Int32Var(&k.Shards, "shards", 0, "how many shards there are, with --on kubernetes")
@@ -47,9 +49,17 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		return exit.BadInput(fmt.Errorf("--on %s: choose kubernetes, or leave it out", k.on))
 	case part != "":
 		return exit.BadInput(errors.New("--shard: with --on kubernetes each index of the Job plays a shard; write --shards N"))
-	case k.Claim == "" || k.Shards < 1:
-		return exit.BadInput(errors.New("--on kubernetes: say which volume claim takes the blobs with --claim, and how many shards there are with --shards"))
+	case (k.Claim == "") == (c.place == "") || k.Shards < 1:
+		return exit.BadInput(errors.New("--on kubernetes: say where the blobs go, either to a volume claim with --claim or to a --store, and how many shards there are with --shards"))
+	case (k.Secret == "") != (c.place == ""):
+		return exit.BadInput(errors.New("--on kubernetes: a --store needs a --secret with " + store.Variables + ", and nothing else does"))
 	}
+	if c.place != "" {
+		if _, _, err := store.Parse(c.place); err != nil {
+			return exit.BadInput(err)
+		}
+	}
+	k.Store, c.place = strings.TrimSuffix(c.place, "/"), "" // the Pods go there, not we
 	if k.Parallel < 1 {
 		k.Parallel = k.Shards
 	}
@@ -108,7 +118,11 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		schedules, failed = schedules+summary.Schedules, failed+summary.Failed
 	}
 	c.Print("%s: %d of %d shards are whole; %s and %d of them failed, by the Pods that were seen\n", k.Name, s.Done, s.Of, phrase.Count(schedules, "schedule"), failed)
-	c.Print("  the blobs are on the claim %s, in %s: fencelab campaign merge judges them, where that is mounted\n", k.Claim, k.Name)
+	if k.Store != "" {
+		c.Print("  fencelab campaign merge %s/%s judges the blobs\n", k.Store, k.Name)
+	} else {
+		c.Print("  the blobs are on the claim %s, in %s: fencelab campaign merge judges them, where that is mounted\n", k.Claim, k.Name)
+	}
 	if s.Done < s.Of {
 		c.Print("  the Job has ended: %s\n", s.Why)
 		return exit.Ended(exit.Unknown)

@@ -47,6 +47,7 @@ var layers = []layer{
 	{"cmd", []string{"./", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang/prometheus"}, "the command joins everything"},
 	{"cmd/bisect", []string{"./vms/keeper"}, "a history is searched whatever fails in it"},
 	{"cmd/oncluster", slices.Concat([]string{"./lab/cluster", "./vms/keeper"}, kubernetes, everyClient), "a Job has an image and files in it, whatever they are"},
+	{"cmd/store", []string{"./cmd/store", "github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/smithy-go/encoding/httpbinding"}, "a store keeps files, whatever is in them"},
 	{"cmd/incluster", []string{"./controllers/.", "./controllers/manifests", "./onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
 
 	{"scenarios", []string{"./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "sigs.k8s.io/yaml"}, whyScenarios},
@@ -147,6 +148,7 @@ var layers = []layer{
 	{"sim/corpus/source", []string{"./vms/keeper"}, "to build a program with a mistake nobody has to know what finds it"},
 	{"lab/conform", []string{"./scenarios", "./lab/."}, "conformance is shown in labs, by stories alone"},
 	{"sim/corpus", slices.Concat([]string{"./sim/corpus/source", "./scenarios", "./sim"}, anyYAML), "known bugs are reproduced in the simulator"},
+	{"ci/costs", slices.Concat([]string{"./cmd/oncluster", "./lab/cluster", "./vms/keeper"}, kubernetes, everyClient), "what many Pods cost needs a control plane and no play"},
 	{"ci/e2e", []string{"./lab/machine", "./lab/slots", "./vms/keeper"}, "what runs the tests depends on nothing that they test"},
 	{"ci/fidelity", []string{"./scenarios", "./sim/."}, "what the lab told is on disk, so that who compares it with the simulator needs no lab"},
 	{"lab/sweep", []string{"./scenarios"}, "a sweep is a search, of whatever world tells what passed its gates"},

@@ -21,8 +21,9 @@ type Options struct {
 	Namespace, Name string
 	// Image is fencelab's, or one of the same program with other controllers.
 	Image string
-	// Claim is the volume claim that takes the blobs.
-	Claim string
+	// Claim is the volume claim that takes the blobs; or Store is the place in a store, and Secret
+	// has the variables that reach it, and maybe its certificate.
+	Claim, Store, Secret string
 	// Shards is how many there are, and Parallel how many are played at once.
 	Shards, Parallel int32
 	// Queue is a queue of Kueue's, which admits the Job; "" for none.
@@ -47,6 +48,8 @@ const (
 	// retries is how often an index is played again, which goes on from its blob. Disruptions don't
 	// count, but Kubernetes counts a Pod that somebody deletes.
 	retries = 5
+	// certificate is the key of the store's authority in its Secret, if it has any.
+	certificate = "ca.crt"
 	// kept is how long the Job stays when it is done, in seconds: a day.
 	kept = 24 * 60 * 60
 	// most is how large a ConfigMap may be, with room for its keys.
@@ -68,6 +71,10 @@ func Objects(o Options) ([]client.Object, error) {
 	}
 	if size > most {
 		return nil, fmt.Errorf("the campaign's stories have %d bytes, and a ConfigMap takes %d: choose fewer, or such of the catalogue, which are in the image", size, most)
+	}
+	blobs := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: o.Claim}}
+	if o.Store != "" {
+		blobs = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	}
 	job := &batchv1.Job{ObjectMeta: *meta.DeepCopy(), Spec: batchv1.JobSpec{
 		CompletionMode: ptr.To(batchv1.IndexedCompletion), Completions: &o.Shards, Parallelism: ptr.To(min(o.Parallel, o.Shards)),
@@ -106,10 +113,22 @@ func Objects(o Options) ([]client.Object, error) {
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "campaign", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: o.Name}, Items: items}}},
-				{Name: "blobs", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: o.Claim}}},
+				{Name: "blobs", VolumeSource: blobs},
 			},
 		}},
 	}}
+	if o.Store != "" {
+		pod := &job.Spec.Template.Spec
+		shard := &pod.Containers[0]
+		shard.Args = append(shard.Args, "--store", o.Store+"/"+o.Name)
+		secret := corev1.LocalObjectReference{Name: o.Secret}
+		shard.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}}}
+		shard.Env = []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: "/store/" + certificate}}
+		shard.VolumeMounts = append(shard.VolumeMounts, corev1.VolumeMount{Name: "store", MountPath: "/store", ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "store", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: o.Secret, Items: []corev1.KeyToPath{{Key: certificate, Path: certificate}}, Optional: ptr.To(true),
+		}}})
+	}
 	if o.Queue != "" {
 		job.Labels[queue], job.Spec.Suspend = o.Queue, ptr.To(true) // whose admission resumes it
 	}

@@ -162,6 +162,18 @@ func TestObjects(t *testing.T) {
 	if items := pod.Volumes[0].ConfigMap.Items; len(items) != 2 || items[1].Path != "stories/a.yaml" || string(objects[1].(*corev1.ConfigMap).BinaryData[items[1].Key]) != "kind: Scenario" {
 		t.Errorf("the files are %+v", items)
 	}
+	if spec := pod.Volumes[1].PersistentVolumeClaim; spec == nil || spec.ClaimName != "blobs" || len(pod.Containers[0].EnvFrom) > 0 {
+		t.Errorf("the blobs go to %+v", pod.Volumes[1])
+	}
+	o.Claim, o.Store, o.Secret = "", "s3://nights/a", "keys"
+	if objects, err = oncluster.Objects(o); err != nil {
+		t.Fatal(err)
+	}
+	pod = objects[2].(*batchv1.Job).Spec.Template.Spec
+	shard := pod.Containers[0]
+	if at := strings.Join(shard.Args, " "); pod.Volumes[1].EmptyDir == nil || shard.EnvFrom[0].SecretRef.Name != "keys" || !strings.HasSuffix(at, " --store s3://nights/a/"+o.Name) {
+		t.Errorf("with a store the Pod is %+v", pod)
+	}
 	o.Files["stories/large.yaml"] = make([]byte, 1<<20)
 	if _, err := oncluster.Objects(o); err == nil || !strings.Contains(err.Error(), "a ConfigMap takes") {
 		t.Errorf("stories of a mebibyte: %v", err)

@@ -27,6 +27,8 @@ type Standard struct {
 	// Accounts gives Pods the tokens of their ServiceAccounts: a Pod is refused until its account
 	// is there, which kube-controller-manager makes for each namespace.
 	Accounts bool
+	// Throttled leaves kube-controller-manager the limits of its requests, which hold up its start.
+	Throttled bool
 	// DisableForceDetachOnTimeout is kube-controller-manager's flag of that name.
 	DisableForceDetachOnTimeout bool
 	// Driver serves a CSI driver at a Unix socket, and an external-attacher runs for it; nil: none.
@@ -79,9 +81,11 @@ func controllerManagerArgs(s *Standard) []string {
 		"--root-ca-file=" + caFile,
 		"--cluster-signing-cert-file=" + caFile,
 		"--cluster-signing-key-file=" + caKeyFile,
-		"--kube-api-qps=200", "--kube-api-burst=400", // its own limits hold up its start
-		"--profiling=false",
 	}
+	if !s.Throttled {
+		args = append(args, "--kube-api-qps=200", "--kube-api-burst=400")
+	}
+	args = append(args, "--profiling=false")
 	if s.DisableForceDetachOnTimeout {
 		args = append(args, "--disable-force-detach-on-timeout")
 	}

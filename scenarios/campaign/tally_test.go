@@ -3,6 +3,7 @@ package campaign_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,6 +74,51 @@ func TestTally(t *testing.T) {
 	}
 	if signature := got.Failed[3].Signature; signature != "node-restored: healed, node-deleted worker-1 by remediation" {
 		t.Errorf("what never came has the signature %q", signature)
+	}
+}
+
+// TestNear: the closest call of a guarantee is that of the schedule that held and came nearest, the
+// first of several, in whatever order parts of a search are merged; and of schedules that failed
+// alike the first few are kept.
+func TestNear(t *testing.T) {
+	outcome := func(margin time.Duration, verdict invariant.Verdict) *play.Outcome {
+		o := &play.Outcome{Plan: &scenarios.Plan{Spec: scenarios.Spec{Steps: make([]scenarios.Step, 1)}}, Steps: 1}
+		closest := &invariant.Closest{First: history.Event{Kind: history.NodeDeleted, Host: "a"}, Second: history.Event{Kind: history.NodeDeleted, Host: "b", At: margin}, Margin: margin}
+		for _, id := range []string{"at-most-one", play.AsTold} {
+			o.Results = append(o.Results, invariant.Result{Invariant: id, Verdict: invariant.Held, Judged: 1, Closest: closest})
+		}
+		if verdict != invariant.Held {
+			o.Results = append(o.Results, invariant.Result{Invariant: "node-restored", Verdict: verdict, Judged: 1, Violation: &invariant.Violation{Invariant: "node-restored"}})
+		}
+		return o
+	}
+	var parts []campaign.Tally
+	for n, o := range []*play.Outcome{
+		outcome(9*time.Millisecond, invariant.Held), outcome(time.Millisecond, invariant.Violated), outcome(3*time.Millisecond, invariant.Held), outcome(3*time.Millisecond, invariant.Held),
+	} {
+		var part campaign.Tally
+		part.Near(campaign.Schedule{Number: n}, o)
+		for i := range 5 {
+			s := campaign.Schedule{Number: 5*n + i, Draw: true}
+			part.Add(s, campaign.Result{Verdict: invariant.Violated, Invariant: "g", Signature: "g", Drawn: []scenarios.Deviation{{Step: "s"}}})
+		}
+		parts = append(parts, part)
+	}
+	if len(parts[1].Closest) > 0 {
+		t.Errorf("a schedule that failed counts: %+v", parts[1].Closest)
+	}
+	for first := range parts {
+		var sum campaign.Tally
+		for i := range parts {
+			sum.Merge(parts[(first+3*i)%len(parts)])
+		}
+		if c := sum.Closest["at-most-one"]; len(sum.Closest) != 1 || c.Margin != 3*time.Millisecond || c.Schedule.Number != 2 || c.First == "" || c.Second == "" {
+			t.Errorf("beginning with part %d the closest is %+v", first, sum.Closest)
+		}
+		f := sum.Failed[0]
+		if f.Count != 20 || f.Schedule.Number != 0 || len(f.Schedule.Deviations) != 1 || len(f.Given) != 8 || f.Given[7].Number != 7 || !f.Given[7].Draw {
+			t.Errorf("beginning with part %d: %+v", first, f)
+		}
 	}
 }
 

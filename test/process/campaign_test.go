@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/cmd/store/storetest"
 	"github.com/fencelab/fencelab/lab/cluster/kind"
 	"github.com/fencelab/fencelab/lab/slots"
 	"github.com/fencelab/fencelab/scenarios/campaign/shard"
@@ -127,6 +128,72 @@ func TestInterruptedShard(t *testing.T) {
 		if said, err := shardIn(dir).CombinedOutput(); err != nil || !bytes.Equal(read(dir), read(whole)) {
 			t.Errorf("after %v it doesn't go on (%v):\n%s", signal, err, said)
 		}
+	}
+}
+
+// TestKilledShardGoesOnElsewhere kills a shard that keeps its blob in a store. Another machine goes
+// on from what was stored, to the same blob.
+func TestKilledShardGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	file := campaignOf(t, 2, 480)
+	s := &storetest.Store{Bucket: "nights"}
+	environment := os.Environ()
+	for name, value := range s.Start(t) {
+		environment = append(environment, name+"="+value)
+	}
+	shardIn := func(dir string, more ...string) *exec.Cmd {
+		cmd := exec.Command(clone.Command, append([]string{"campaign", "run", file, "--shard", "1/2", "--workers", "1", "--out", dir}, more...)...)
+		cmd.Env = environment
+		return cmd
+	}
+	blobIn := func(objects map[string][]byte) []byte {
+		for key, data := range objects {
+			if strings.HasSuffix(key, shard.Extension) {
+				return data
+			}
+		}
+		return nil
+	}
+	whole := t.TempDir()
+	if said, err := shardIn(whole).CombinedOutput(); err != nil {
+		t.Fatalf("without a store it ends with %v:\n%s", err, said)
+	}
+	names, _ := filepath.Glob(filepath.Join(whole, "*"+shard.Extension)) // the pattern is right
+	want, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := make(chan bool, 100)
+	s.Saw = func(key string) {
+		if strings.HasSuffix(key, shard.Extension) {
+			stored <- true
+		}
+	}
+	killed := shardIn(t.TempDir(), "--store", "s3://nights/a b")
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-stored:
+	case <-time.After(time.Minute):
+		t.Error("nothing is stored")
+	}
+	_ = killed.Process.Kill()
+	_ = killed.Wait() // it was killed
+	part := blobIn(s.Objects())
+	if !bytes.HasPrefix(want, part) || !bytes.Contains(part, []byte(`"record"`)) || len(part) == len(want) {
+		t.Errorf("when it is killed, %d of %d bytes are stored", len(part), len(want))
+	}
+	if said, err := shardIn(t.TempDir(), "--store", "s3://nights/a b").CombinedOutput(); err != nil {
+		t.Fatalf("elsewhere it ends with %v:\n%s", err, said)
+	}
+	if !bytes.Equal(blobIn(s.Objects()), want) {
+		t.Error("what was stored in two pieces is another blob")
+	}
+	merge := exec.Command(clone.Command, "campaign", "merge", "s3://nights/a b", "--no-shrink", "--out", t.TempDir())
+	merge.Env = environment
+	if said, _ := merge.CombinedOutput(); !strings.Contains(string(said), "not played: shard 2 of 2") { // whatever it found
+		t.Errorf("merging says\n%s", said)
 	}
 }
 
