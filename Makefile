@@ -7,7 +7,7 @@ GO        := CGO_ENABLED=1 go
 TAGS      := libvirt_dlopen
 CACHE     := .cache
 FENCELAB  := bin/fencelab
-SCENARIOS ?= scenarios/catalog
+SCENARIOS ?= catalog:
 SEED      ?= 1
 CAMPAIGN  ?= ci/campaign.yaml
 OUT       ?= out/campaign

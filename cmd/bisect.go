@@ -42,6 +42,9 @@ The repository is that of --module, or the one in which fencelab itself is built
 			return exit.BadInput(err)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if b.good == "" {
+				return exit.BadInput(errors.New("--good: name a commit with which the plan comes out as expected"))
+			}
 			b.out, b.talk = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return b.run(cmd.Context(), args[0])
 		},
@@ -49,7 +52,6 @@ The repository is that of --module, or the one in which fencelab itself is built
 	cmd.Flags().StringVar(&b.good, "good", "", "a commit with which the plan comes out as expected")
 	cmd.Flags().StringVar(&b.bad, "bad", "HEAD", "a commit made from that, with which it doesn't")
 	cmd.Flags().StringVar(&b.dir, "out", "out/bisect", "directory for the reports of the last good and of the first bad commit")
-	_ = cmd.MarkFlagRequired("good") // it is there
 	return cmd
 }
 

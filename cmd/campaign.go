@@ -36,7 +36,7 @@ func campaignCommand() *cobra.Command {
 		Long: `A campaign is searches of many stories, in one file. It can be cut into shards that need
 nothing of each other: each plays its part into one file, a blob, and merge puts the
 blobs of any partition together into the same result.`,
-		Args: cobra.NoArgs,
+		Args: verbOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(campaignPlan(), campaignRun(), campaignMerge(), campaignDiff())

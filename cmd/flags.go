@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,14 @@ const byProject = "project"
 func given(cmd *cobra.Command, flag string) bool {
 	f := cmd.Flags().Lookup(flag)
 	return f.Changed && f.Annotations[byProject] == nil
+}
+
+// directory is an error about a flag whose value should be a directory, there or not, and is a file.
+func directory(flag, path string) error {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return fmt.Errorf("--%s %s: it is a file, and a directory is needed", flag, path)
+	}
+	return nil
 }
 
 // unused is an error about the first flag on the command line of a run that would change nothing.

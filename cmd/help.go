@@ -25,7 +25,15 @@ func unknownCommand(root *cobra.Command, name string) error {
 	if meant := phrase.Nearest(name, names); meant != "" {
 		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
 	}
-	return fmt.Errorf("unknown command %q; see fencelab --help", name)
+	return fmt.Errorf("unknown command %q; see %s --help", name, root.CommandPath())
+}
+
+// verbOnly are the arguments of a command that only has others below it.
+func verbOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	return nil
 }
 
 // What the values of a flag are, by pflag's name of their type.

@@ -34,7 +34,7 @@ func labCommand(program string) *cobra.Command {
 hand: hosts, BMCs, an API server and, unless left out, controllers. It lives in its
 own process until lab down removes it. Several labs, of one user or of several, do
 not interfere.`,
-		Args: cobra.NoArgs,
+		Args: verbOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(upCommand(program), statusCommand(program), downCommand(program), keepCommand())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,15 @@ as those of a lab.`,
 			if err != nil {
 				return exit.Coded(exit.Internal, err)
 			}
+			for _, s := range loaded { // before what takes minutes
+				runs, err := (&report.Margins{Scenario: s.Metadata.Name}).Measure(measured)
+				if err == nil && runs == 0 && len(measured) > 0 {
+					err = fmt.Errorf("there is no run of %s in %s: save some with run --out", s.Metadata.Name, strings.Join(measured, ", "))
+				}
+				if err != nil {
+					return exit.BadInput(err)
+				}
+			}
 			var all []*report.Margins
 			for _, s := range loaded {
 				plan, err := scenarios.Compile(s, seed)
@@ -57,14 +67,8 @@ as those of a lab.`,
 					}
 					return exit.Coded(code, fmt.Errorf("%s: its default schedule doesn't hold, so that there is no margin; run it", s.Metadata.Name))
 				}
-				if len(measured) > 0 {
-					runs, err := found.Measure(measured)
-					if err == nil && runs == 0 {
-						err = fmt.Errorf("there is no run of %s in %v: save some with run --out", s.Metadata.Name, measured)
-					}
-					if err != nil {
-						return exit.BadInput(err)
-					}
+				if _, err := found.Measure(measured); err != nil {
+					return exit.BadInput(err)
 				}
 				if all = append(all, found); format == "json" {
 					continue

@@ -69,14 +69,9 @@ Exit codes: 0 held, 1 violated, 2 unknown, 3 invalid input, 4 environment
 missing, 5 internal error.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return nil
-		},
-		Version: version.Built(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          verbOnly,
+		Version:       version.Built(),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	module := root.PersistentFlags().String(moduleFlag, "", moduleUsage)
 	root.PersistentPreRunE = func(cmd *cobra.Command, given []string) error {

@@ -123,6 +123,9 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 	}
 	r.session.AsFound = r.asFound
 	r.session.World, r.session.To, r.session.Now = r.World, &r.Console, time.Now
+	if err := directory("resume", r.search.Resume); err != nil {
+		return exit.BadInput(err)
+	}
 	switch {
 	case r.own != "" && r.ironic != "":
 		return exit.BadInput(errors.New("--ironic-image is for an Ironic that the lab starts: leave out --ironic-endpoint"))

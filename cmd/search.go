@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 
@@ -34,8 +35,20 @@ Without --schedules and --for it plays all that there is around the default sche
 		Example: "  fencelab search scenarios/catalog/reboot-annotation --for 10m --resume found",
 		Args:    scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if flags := cmd.Flags(); flags.Changed("schedules") && (flags.Changed("for") || r.search.Schedules < 1) || r.workers < 1 || r.search.For < 0 || r.search.Depth < 0 || r.search.Within < 0 {
-				return exit.BadInput(errors.New("--schedules, --workers and --depth must be at least 1, --within is a time, and either --schedules or --for says how much to play"))
+			given := cmd.Flags().Changed
+			for _, least := range []struct {
+				flag string
+				some bool
+			}{
+				{"schedules", r.search.Schedules > 0}, {"for", r.search.For > 0}, {"workers", r.workers > 0},
+				{"depth", r.search.Depth > 0}, {"within", r.search.Within > 0},
+			} {
+				if given(least.flag) && !least.some {
+					return exit.BadInput(fmt.Errorf("--%s %s: must be more than 0", least.flag, cmd.Flags().Lookup(least.flag).Value))
+				}
+			}
+			if given("schedules") && given("for") {
+				return exit.BadInput(errors.New("--schedules and --for: both say how much to play, so leave one out"))
 			}
 			loaded, err := file.LoadFiles(args, Vocabulary(), r.set)
 			if err == nil {

@@ -24,7 +24,7 @@ func systemsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "systems",
 		Short: "Say what systems under test come with fencelab",
-		Args:  cobra.NoArgs,
+		Args:  verbOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{

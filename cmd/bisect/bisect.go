@@ -75,7 +75,7 @@ type History struct {
 func Open(ctx context.Context, dir, good, bad string) (*History, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find the repository of %s: %w; bisect in a clone, or name a package in one with --module", dir, err)
 	}
 	h := &History{Top: top}
 	var ends [2]string

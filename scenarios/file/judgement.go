@@ -56,7 +56,12 @@ func one(of ...bool) bool {
 func (v *validator) requestList(requests map[string]scenarios.Request) {
 	for _, kind := range slices.Sorted(maps.Keys(requests)) {
 		r, at := requests[kind], join("spec.requests", kind)
-		if !scenarios.IsGrouped(kind) && !v.OneOf(at, "kind of object", kind, v.vocab.Kinds.Names(scenarios.AnyKind)) {
+		if known := v.vocab.Kinds.Names(scenarios.AnyKind); !scenarios.IsGrouped(kind) && !slices.Contains(known, kind) {
+			text := unknown("kind of object", kind, known)
+			if !strings.HasSuffix(text, "?") {
+				text += "; one that a system's program installs has its group behind it, as " + kind + ".acme.example, and one of a module comes with fencelab --module DIR"
+			}
+			v.Bad(at, "%s", text)
 			continue
 		}
 		if r.Fences == "" && r.Marks == "" && r.Releases == "" {

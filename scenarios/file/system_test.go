@@ -351,6 +351,7 @@ func TestSystemsRequests(t *testing.T) {
 		"Node: {marks: metadata.name, while: a=b}":               "unknown field",
 		"Node: {marks: metadata.name, done: =b}":                 "names no field and its value",
 		"sick.acme.example: {fences: spec.node}":                 "unknown kind of object",
+		"FenceRequest: {fences: spec.node}":                      "one that a system's program installs has its group behind it, as FenceRequest.acme.example",
 	} {
 		if _, _, err := system(t, aSystem+"  requests:\n    "+request+"\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", request, err, want)

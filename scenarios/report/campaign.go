@@ -161,7 +161,7 @@ func LoadCampaign(name string) (*Campaign, error) {
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the report of a campaign: %w", err)
 	}
 	c := new(Campaign)
 	if err := json.Unmarshal(data, c); err != nil || c.Result == nil {
