@@ -24,6 +24,9 @@ const (
 	// the host of a Machine being deleted off until its Node is gone.
 	DeletionRebootAnnotation = RebootAnnotation + "/" + DeletionRebootKey
 	DeletionRebootKey        = "machine-deletion"
+	// DetachedAnnotation on a BareMetalHost takes the host from whoever manages it, as upstream's
+	// does, until it is adopted: the annotation is removed.
+	DetachedAnnotation = "baremetalhost.metal3.io/detached"
 	// ExternalRemediationAnnotation marks a Machine as unhealthy: a controller outside of Cluster
 	// API has to remediate it (seeds 002, 004).
 	ExternalRemediationAnnotation = "host.metal3.io/external-remediation"

@@ -79,12 +79,22 @@ const (
 	StateExternallyProvisioned ProvisioningState = "externally provisioned"
 	StateDeprovisioning        ProvisioningState = "deprovisioning"
 	StateAvailable             ProvisioningState = "available"
+	// StateDetached is that of a host with the DetachedAnnotation, whatever its status says.
+	StateDetached ProvisioningState = "detached"
 )
 
 // Provisioned reports whether a host in this state runs an image and takes part in
 // the reboot interface (seed 001).
 func (s ProvisioningState) Provisioned() bool {
 	return s == StateProvisioned || s == StateExternallyProvisioned
+}
+
+// ProvisioningState is the state that counts for controllers.
+func (h *BareMetalHost) ProvisioningState() ProvisioningState {
+	if _, detached := h.Annotations[DetachedAnnotation]; detached {
+		return StateDetached
+	}
+	return h.Status.Provisioning.State
 }
 
 // ErrorType classifies the error that keeps a host from its goal.

@@ -293,7 +293,7 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 	s.NodeUnproven = f.node == nil && f.foreign != nil && f.whose.Owner == api.Unproven
 	if f.hostUsed() {
 		s.HostUsed = true
-		state := f.host.Status.Provisioning.State
+		state := f.host.ProvisioningState()
 		s.Provisioned = state.Provisioned()
 		s.Deprovisioned = state == api.StateDeprovisioning || state == api.StateAvailable
 		s.Requested, s.HeldOff = f.requested(), f.heldOff()

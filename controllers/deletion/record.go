@@ -122,7 +122,7 @@ func (r *Reconciler) message(m *memory, f *facts, s State) string {
 func terminating(f *facts, s State) string {
 	name := client.ObjectKeyFromObject(f.host).String()
 	if !s.Provisioned && !s.Requested {
-		return fmt.Sprintf("BareMetalHost %s is %s; it can be switched off once it is provisioned", name, cmp.Or(string(f.host.Status.Provisioning.State), "being registered"))
+		return fmt.Sprintf("BareMetalHost %s is %s; it can be switched off once it is provisioned", name, cmp.Or(string(f.host.ProvisioningState()), "being registered"))
 	}
 	return "BareMetalHost " + name + " has to go off, and be known to be off"
 }
@@ -167,7 +167,7 @@ func trouble(f *facts, s State) string {
 	case f.host == nil:
 		return "There is no BareMetalHost " + api.Shorten(name)
 	case s.HostUsed:
-		return fmt.Sprintf("BareMetalHost %s is %s", api.Shorten(name), f.host.Status.Provisioning.State)
+		return fmt.Sprintf("BareMetalHost %s is %s", api.Shorten(name), f.host.ProvisioningState())
 	default:
 		return fmt.Sprintf("BareMetalHost %s is not used by this Machine", api.Shorten(name))
 	}

@@ -157,8 +157,8 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		Power:    Unreachable,
 		Pending:  provisioning.RebootPending(),
 	}
-	s.Provisioned = provisioning.State.Provisioned()
-	switch provisioning.State {
+	s.Provisioned = host.ProvisioningState().Provisioned()
+	switch host.ProvisioningState() {
 	case api.StateDeprovisioning, api.StateAvailable:
 		// Available too, lest a host that was deprovisioned unseen takes an old request into its
 		// next life.

@@ -32,7 +32,7 @@ func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
 			"the Machine is to be remediated, and BareMetalHost %s says that it is used by it, but its annotation %s is %q: nothing is done before the two agree",
 			name, api.HostAnnotation, api.Shorten(f.astray.Annotations[api.HostAnnotation])))
 	}
-	if r.Warn == nil || !f.host.Status.Provisioning.State.Provisioned() {
+	if r.Warn == nil || !f.host.ProvisioningState().Provisioned() {
 		return
 	}
 	var machines clusterv1.MachineList

@@ -219,7 +219,7 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	f.host = host
 	// A host that is deprovisioned is let go of too, and its reboot annotations are
 	// removed (seed 000): to ask for a reboot then would be a quarrel without end.
-	if !host.Status.Provisioning.State.Provisioned() {
+	if !host.ProvisioningState().Provisioned() {
 		return f, nil
 	}
 	if machineKey, ok := api.Consumer(host); ok {

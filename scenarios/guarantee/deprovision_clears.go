@@ -50,6 +50,7 @@ func (c *leavers) Observe(e *history.Event) *invariant.Violation {
 
 func (c *leavers) state(h *leaver, e *history.Event) {
 	switch {
+	case e.Value == invariant.Detached:
 	case invariant.Managed(e.Value):
 		h.provisioned, h.left, h.cleared = true, history.Event{}, history.Event{}
 	case h.provisioned && h.left.Kind == "":

@@ -208,7 +208,7 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 			h.wish = *e
 		}
 	case history.ProvisioningState:
-		if h.unmanaged = !invariant.Managed(e.Value); h.unmanaged {
+		if h.unmanaged = !invariant.Managed(e.Value); h.unmanaged && e.Value != invariant.Detached {
 			h.pending = history.Event{} // it asked for a boot of an image that is gone
 		}
 	case history.PendingRebootSince:

@@ -157,9 +157,13 @@ func (c *cycles) judge(e *history.Event) {
 		}
 	case history.ProvisioningState:
 		h := c.hosts.Of(e.Host)
-		if h.unmanaged = !invariant.Managed(e.Value); h.unmanaged {
+		switch h.unmanaged = !invariant.Managed(e.Value); {
+		case e.Value == invariant.Detached:
+		case h.unmanaged:
 			h.pending = false
 			h.requests = h.requests[:0]
+		default:
+			h.restart(e.At)
 		}
 	case history.BMCCommand:
 		h := c.hosts.Of(e.Host)

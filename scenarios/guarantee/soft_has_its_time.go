@@ -88,7 +88,7 @@ func (c *courtesies) judge(h *courted, e *history.Event) {
 			c.forced(h, e)
 		}
 	case history.ProvisioningState:
-		if h.unmanaged = !invariant.Managed(e.Value); h.unmanaged {
+		if h.unmanaged = !invariant.Managed(e.Value); h.unmanaged && e.Value != invariant.Detached {
 			h.pending = false // it was about an image that is gone
 		}
 	case history.PowerReported:

@@ -100,8 +100,9 @@ var usually = []string{
 	"0 healthy rack-a", "0 healthy rack-b",
 }
 
-// TestEveryRowCatchesAProgram: of each row with a guarantee there is a history in which somebody of
-// its part does that without any right, and the guarantee objects to it, and to nothing else.
+// TestEveryRowCatchesAProgram: of each row with a guarantee, and of each harm, there is a history
+// in which somebody of its part does that without any right, and the guarantee objects to it, and
+// to nothing else.
 func TestEveryRowCatchesAProgram(t *testing.T) {
 	data, err := os.ReadFile("testdata/rows.txt")
 	if err != nil {
@@ -111,6 +112,13 @@ func TestEveryRowCatchesAProgram(t *testing.T) {
 	for _, part := range strings.Split(string(data), "\n\n")[1:] {
 		name, lines, _ := strings.Cut(strings.TrimSpace(part), "\n")
 		histories[name] = strings.Split(lines, "\n")
+	}
+	harmed, tested := map[string]bool{}, usual().Roles // by what a guarantee has objected to
+	note := func(r invariant.Result) {
+		for _, h := range invariant.HarmKinds {
+			shows := func(e *history.Event) bool { return tested.Tested(e.Actor) && h.Shows(e) }
+			harmed[h.What] = harmed[h.What] || r.Violation != nil && h.Judge == r.Invariant && (shows(&r.Violation.First) || shows(&r.Violation.Second))
+		}
 	}
 	objects := func(lines []string, id string) (sentence string, broken bool) {
 		tr := &transcript{params: usual()}
@@ -134,17 +142,14 @@ func TestEveryRowCatchesAProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range invariant.Judge(record(tr.events), []invariant.Invariant{inv}, tr.params) {
+			note(r)
 			return r.Reason, r.Verdict == invariant.Violated
 		}
 		return "", false
 	}
-	for _, r := range invariant.Requests {
-		name := cmp.Or(r.Part, "any") + ": " + r.Does
+	catches := func(name, id string) {
 		lines := histories[name]
 		delete(histories, name)
-		if r.Judge == "" {
-			continue
-		}
 		var all, without []string
 		for _, line := range lines {
 			bare, wrong := strings.CutPrefix(line, "!")
@@ -154,13 +159,34 @@ func TestEveryRowCatchesAProgram(t *testing.T) {
 		}
 		if len(all) == len(without) {
 			t.Errorf("%s: testdata/rows.txt has no program that does that without any right", name)
-			continue
+			return
 		}
-		if why, broken := objects(all, r.Judge); !broken {
-			t.Errorf("%s: %s does not object: %s", name, r.Judge, why)
+		if why, broken := objects(all, id); !broken {
+			t.Errorf("%s: %s does not object: %s", name, id, why)
 		}
-		if why, broken := objects(without, r.Judge); broken {
-			t.Errorf("%s: %s objects to something else: %s", name, r.Judge, why)
+		if why, broken := objects(without, id); broken {
+			t.Errorf("%s: %s objects to something else: %s", name, id, why)
+		}
+	}
+	for _, r := range invariant.Requests {
+		if r.Judge != "" {
+			catches(cmp.Or(r.Part, "any")+": "+r.Does, r.Judge)
+		}
+	}
+	wrong, _ := filepath.Glob("testdata/*/violated-*.txt")
+	for _, path := range wrong {
+		tr, err := parseTranscript(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note(invariant.Judge(record(tr.events), []invariant.Invariant{tr.invariant}, tr.params)[0])
+	}
+	for _, h := range invariant.HarmKinds {
+		if name := "harm: " + h.What; histories[name] != nil || !harmed[h.What] {
+			catches(name, h.Judge)
+		}
+		if !harmed[h.What] {
+			t.Errorf("%s: no history has %s object to that", h.What, h.Judge)
 		}
 	}
 	for name := range histories { // order does not matter: each by itself

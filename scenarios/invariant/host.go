@@ -260,6 +260,10 @@ func (d *Demand) On() bool { return !d.Offline && !d.Unmanaged && len(d.Holds) =
 // provisioning state (seed 001: hosts in the provisioned state).
 func Managed(state string) bool { return state == "provisioned" || state == "externally provisioned" }
 
+// Detached is the provisioning state of a host that was taken from its controllers. What was asked
+// of it waits until it is adopted.
+const Detached = "detached"
+
 // Without removes the first s from a list, in place.
 func Without(list []string, s string) []string {
 	for i := range list {

@@ -38,7 +38,7 @@ var HarmKinds = []HarmKind{
 	{"a Node was deleted", history.NodeDeleted, nil, "fenced-before-release"},
 	{"a Node was to be deleted", history.NodeDeleting, nil, "fenced-before-release"},
 	{"a Node was called out of service", history.NodeOutOfService, nil, "released-only-when-over"},
-	{"a Node was called in service again", history.NodeInService, nil, "released-only-when-over"},
+	{"a Node was called in service again", history.NodeInService, nil, "own-annotations-only"},
 	{"a volume was to be detached", history.DetachAsked, nil, "released-only-when-over"},
 	{"a Node was cordoned", history.NodeCordoned, nil, "bystanders-spared"},
 	{"a Pod was evicted", history.PodTerminating, nil, "bystanders-spared"},

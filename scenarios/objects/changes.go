@@ -235,8 +235,8 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 		send(history.PowerReported, strconv.FormatBool(after.Status.PoweredOn))
 	}
 	was, is := &before.Status.Provisioning, &after.Status.Provisioning
-	if was.State != is.State {
-		send(history.ProvisioningState, string(is.State))
+	if state := after.ProvisioningState(); state != before.ProvisioningState() {
+		send(history.ProvisioningState, string(state))
 	}
 	if pending := microTime(is.PendingRebootSince); pending != microTime(was.PendingRebootSince) {
 		send(history.PendingRebootSince, pending)

@@ -45,12 +45,12 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 		Values: map[history.Kind][]string{
 			history.BMCCommand: texts(fakebmc.ResetTypes()),
 			history.ProvisioningState: texts([]api.ProvisioningState{
-				api.StateProvisioned, api.StateExternallyProvisioned, api.StateDeprovisioning, api.StateAvailable,
+				api.StateProvisioned, api.StateExternallyProvisioned, api.StateDeprovisioning, api.StateAvailable, api.StateDetached,
 			}),
 		},
 		Annotations: []string{api.RebootAnnotation, api.RemediationRebootAnnotation, api.ExternalRemediationAnnotation, api.DeletionRebootAnnotation},
 		CheckHeeded: func(key string) error {
-			heeded := []string{api.ExternalRemediationAnnotation, api.HostAnnotation, api.PoweredOffForRemediationAnnotation}
+			heeded := []string{api.ExternalRemediationAnnotation, api.HostAnnotation, api.PoweredOffForRemediationAnnotation, api.DetachedAnnotation}
 			domain, _, _ := strings.Cut(key, "/")
 			if domain != api.GroupVersion.Group && !strings.HasSuffix(domain, "."+api.GroupVersion.Group) || api.IsRebootAnnotation(key) || slices.Contains(heeded, key) {
 				return nil
