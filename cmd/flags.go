@@ -66,7 +66,8 @@ func given(cmd *cobra.Command, flag string) bool {
 	return f.Changed && f.Annotations[byProject] == nil
 }
 
-// directory is an error about a flag whose value should be a directory, there or not, and is a file.
+// directory returns an error if a flag's value, which should be a directory or nothing yet, is a
+// file.
 func directory(flag, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return fmt.Errorf("--%s %s: it is a file, and a directory is needed", flag, path)
