@@ -208,7 +208,7 @@ func TestPremises(t *testing.T) {
 		},
 		scenarios.RequestsArrive: func(step steps.Step, d scenarios.Deviation) bool {
 			return d.Fault == scenarios.FaultLate || d.Fault == scenarios.FaultCrashLate ||
-				step.Effect && d.Fault == "" && d.Delay > scenarios.Duration(time.Second)
+				(step.Effect || step.Class == steps.ClassKubelet) && d.Fault == "" && d.Delay > scenarios.Duration(time.Second)
 		},
 	}
 	simulator, usual := simulator(t), load(t, file)
