@@ -198,7 +198,7 @@ corpus: build ## Reproduce the known bugs of scenarios/catalog/regression; write
 	$(FENCELAB) corpus --table docs/track-record.md
 
 .PHONY: campaign
-campaign: build ## Play the searches of ci/campaign.yaml; fails on a violation or a story that wasn't told, and goes on where it was interrupted (CAMPAIGN=file OUT=dir; a few minutes)
+campaign: build ## Play the searches of ci/campaign.yaml; fails on a violation or a story that wasn't told, and goes on where it was interrupted (CAMPAIGN=file OUT=dir; a few minutes; nights with CAMPAIGN=ci/orders.yaml)
 	@$(FENCELAB) campaign run $(CAMPAIGN) --out $(OUT)
 
 .PHONY: bench
