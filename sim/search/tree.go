@@ -295,7 +295,7 @@ func (t *tree) Forecast() int {
 	for _, b := range t.first {
 		singles += len(b.step)
 	}
-	combinations, _ := t.forecast(fewest)
+	combinations, _ := t.forecast(descents)
 	for _, b := range t.first {
 		*b = branch{behind: b.behind, step: b.step, given: len(b.step)}
 	}
