@@ -43,8 +43,12 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 var aftermath = []time.Duration{0, time.Second, 30 * time.Second}
 
 // differ takes two steps in this order here and in the other one in the other world. It says how
-// the worlds differ then, or nothing.
+// the worlds differ then, or nothing. What the plan has for steps to come is left out: it names
+// them by their numbers, which count also what is sent to a process that dies meanwhile.
 func (a *audited) differ(b *audited, one, other steps.Name) string {
+	for _, w := range []*world{a.w, b.w} {
+		w.deviations, w.awaited = nil, nil
+	}
 	both, still := a.takeTwo(one, other, 0), b.takeTwo(other, one, 1)
 	switch {
 	case both != still:
@@ -195,9 +199,14 @@ func (a *audited) as(place, base uint64, s *step, at time.Duration) {
 	}
 }
 
-// goOn lets the world go on until a time, without the story, and returns which steps it takes.
+// goOn lets the world go on until a time, without the story, and returns what kinds of steps it
+// takes, but for those of which nothing comes.
 func (a *audited) goOn(until time.Duration) (did []string) {
-	a.w.took = func(s steps.Name, at time.Duration) { did = append(did, fmt.Sprintf("%s at %s", s, at)) }
+	a.w.took = func(s *step) {
+		if !s.lapsed() {
+			did = append(did, fmt.Sprintf("%s/%s at %s", s.name.Actor, s.name.Class, a.w.now))
+		}
+	}
 	if _, err := a.Backend.Advance(until, func(history.Event) bool { return false }); err != nil {
 		did = append(did, err.Error())
 	}

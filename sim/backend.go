@@ -202,7 +202,10 @@ type Decision struct {
 
 // Start builds the topology. It refuses plans that need what the simulator doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
-	w := &world{watch: b.Watch, took: b.Took, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
+	w := &world{watch: b.Watch, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
+	if b.Took != nil {
+		w.took = func(s *step) { b.Took(s.name, w.now) }
+	}
 	if b.Evidence {
 		w.trace = new(objects.Trace)
 	}

@@ -83,6 +83,34 @@ func TestIndependence(t *testing.T) {
 	}
 }
 
+// TestIndependenceOfADeath swaps a call at which a process dies with the write of another one. Of
+// what is sent to the dead process nothing comes, and the numbers of later steps say nothing of
+// the world.
+func TestIndependenceOfADeath(t *testing.T) {
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	story := simtest.Plan(t, "../test/process/testdata/campaign/stories/stale.yaml")
+	for _, fault := range []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultCrashLate, scenarios.FaultCrashStale} {
+		died := scenarios.Deviation{Step: "remediation/api/4", Fault: fault}
+		if fault.HasExtent() {
+			died.Delay = scenarios.Duration(time.Second)
+		}
+		plan := story.With([]scenarios.Deviation{died, {Step: "remediation.Machine/deliver/3", Delay: scenarios.Duration(time.Second)}})
+		both := func(one, other steps.Step) bool {
+			write := other.Actor == "healthcheck" && other.Class == steps.ClassAPI && other.Effect
+			return one.Name() == died.Step && write && one.Independent(other)
+		}
+		audited, err := s.Audit(plan, 0, both)
+		if err != nil {
+			t.Errorf("%s: %v", fault, err)
+		} else if !audited {
+			t.Errorf("%s: no write waits while the process dies", fault)
+		}
+	}
+}
+
 // TestAudit: a class whose footprint is empty is found in a story, and the steps are named. The
 // story is one whose first pairs show it: behind how many steps is where the search begins.
 func TestAudit(t *testing.T) {
@@ -98,7 +126,7 @@ func TestAudit(t *testing.T) {
 		{steps.ClassAPI, "agents/wrong-feeds-a-cut-off-host", 20},
 		{steps.ClassDeliver, "machine-remediation/three-hosts", 0},
 		{steps.ClassLate, "deletion-hooks/deprovisioned-while-hooked", 8},
-		{steps.ClassStart, "agents/agent-keeps-dying-on-a-cut-off-host", 118},
+		{steps.ClassStart, "machine-remediation/crash-after-asking", 8},
 		{steps.ClassWork, "deletion-hooks/deprovisioned-while-hooked", 0},
 		{steps.ClassTimer, "bmc-faults/bmc-reset-twice", 10},
 		{steps.ClassBMC, "reboot-annotation/online-false-before-the-request", 3},

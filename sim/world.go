@@ -64,7 +64,7 @@ type world struct {
 	// watch sees every step of the story before it is scheduled; it may be nil.
 	watch func(steps.Step) (scenarios.Deviation, bool)
 	// took sees every step of the story when it is taken; it may be nil. taking is the present one.
-	took   func(step steps.Name, at time.Duration)
+	took   func(*step)
 	taking steps.Name
 	// notice is called at once with every event.
 	notice func(history.Event)
@@ -153,6 +153,9 @@ type step struct {
 	// index is the step's place in the queue, or -1 once it is taken or cancelled.
 	index int
 }
+
+// lapsed reports whether the step's process is gone, so that nothing comes of it.
+func (s *step) lapsed() bool { return s.of != nil && s.life != s.of.life }
 
 // take runs the step, or leaves it to the process until that is no longer paused.
 func (s *step) take() {
@@ -300,7 +303,7 @@ func (w *world) take(s *step, at time.Duration) {
 	w.now = at
 	w.unpark(s, false)
 	if w.took != nil && w.story {
-		w.took(s.name, w.now)
+		w.took(s)
 	}
 	w.taking = s.name
 	s.take()
