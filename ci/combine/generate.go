@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,13 +11,16 @@ import (
 // back, as the phases of one host, HOST, that its steps lead to, one after the other.
 type set struct {
 	name     string
+	like     string // the set whose operations concern it, if not its own
 	topology string // what the topology has beside three hosts, and the spec beside the topology
 	spec     string
 	// processes are the controllers that crash, stand still and lag. On says the host that they run
 	// on, if they run on hosts.
 	processes []string
 	onHost    bool
-	phases    []phase
+	// onVolume says that they play only where the workload has a volume.
+	onVolume bool
+	phases   []phase
 }
 
 // phase is a moment of a protocol, with the steps that lead there from the phase before.
@@ -30,6 +34,8 @@ type operation struct {
 	name, do, undo string
 	// of are the sets that it concerns; none stands for all.
 	of []string
+	// onVolume says that it needs a workload that has a volume.
+	onVolume bool
 }
 
 const (
@@ -132,6 +138,32 @@ var sets = []set{
 		},
 	},
 	{
+		name:      "tainted",
+		like:      "checked",
+		spec:      "healthCheck: {unhealthyAfter: 6s, nodeStartupTimeout: 90s}\n  controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation, settings: {release: out-of-service-taint}}, {name: healthcheck}]",
+		processes: []string{"reboot", "remediation", "healthcheck"}, onVolume: true,
+		phases: []phase{
+			{"off", []string{"do: {cut: {host: HOST}}", "when: {event: power-off, host: HOST, since: start}"}},
+			{"outOfService", []string{"when: {event: node-out-of-service, host: HOST, since: start}"}},
+			{"released", []string{"when: {event: node-in-service, host: HOST, since: start}"}},
+			{"booting", []string{"do: {restore: {host: HOST}}", "when: {event: boot-started, host: HOST, since: start}"}},
+			{"back", []string{"when: {event: node-ready, host: HOST, since: start}"}},
+		},
+	},
+	{
+		name:      "remade",
+		like:      "checked",
+		spec:      "healthCheck: {unhealthyAfter: 6s, nodeStartupTimeout: 90s}\n  controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation, settings: {release: node-recreation}}, {name: healthcheck}]",
+		processes: []string{"reboot", "remediation", "healthcheck"}, onVolume: true,
+		phases: []phase{
+			{"off", []string{"do: {cut: {host: HOST}}", "when: {event: power-off, host: HOST, since: start}"}},
+			{"nodeGone", []string{"when: {event: node-deleted, host: HOST, since: start}"}},
+			{"remade", []string{"when: {event: node-created, host: HOST, since: start}"}},
+			{"booting", []string{"do: {restore: {host: HOST}}", "when: {event: boot-started, host: HOST, since: start}"}},
+			{"back", []string{"when: {event: node-ready, host: HOST, since: start}"}},
+		},
+	},
+	{
 		name:      "starved",
 		topology:  ", watchdog: 10s",
 		spec:      "controllers: [{name: watchdog}]\n  assumes: [watchdogs-fire]",
@@ -194,6 +226,15 @@ var operations = []operation{
 	{name: "apiAway", do: "apiOutage: {}", undo: "apiRestore: {}", of: []string{"checked", "unpowered", "marked", "rebooted", "deleted", "hooked", "fenced"}},
 	{name: "apiHangs", do: "apiOutage: {hang: true}", undo: "apiRestore: {}", of: []string{"checked", "unpowered", "marked", "rebooted", "deleted", "hooked", "fenced"}},
 	{name: "etcdAway", do: "etcdOutage: {}", undo: "apiRestore: {}"},
+	{name: "attachHangs", do: "breakStorage: {does: attach}", undo: "mendStorage: {does: attach}", onVolume: true},
+	{name: "attachRefused", do: "breakStorage: {does: attach, refuses: true}", undo: "mendStorage: {does: attach, refuses: true}", onVolume: true},
+	{name: "detachHangs", do: "breakStorage: {does: detach}", undo: "mendStorage: {does: detach}", onVolume: true},
+	{name: "mountHangs", do: "breakStorage: {does: mount}", undo: "mendStorage: {does: mount}", onVolume: true},
+	{name: "unmountHangs", do: "breakStorage: {does: unmount}", undo: "mendStorage: {does: unmount}", onVolume: true},
+	{name: "keptOut", do: "fenceStorage: {host: HOST}", undo: "unfenceStorage: {host: HOST}", onVolume: true},
+	{name: "storageAway", do: "cut: {between: [host/HOST, storage]}", undo: "restore: {between: [host/HOST, storage]}", onVolume: true},
+	{name: "volumeDropped", do: "dropVolume: {host: HOST}", onVolume: true},
+	{name: "podDeleted", do: "delete: {object: Pod/exclusive}", onVolume: true},
 }
 
 // untold are operations of the language that no generated story has, each with the reason.
@@ -203,18 +244,10 @@ var untold = map[string]string{
 	"fillDisk":    "the simulator's hosts have no disks",
 	"killIronic":  "the simulator has no Ironic",
 	"startIronic": "the simulator has no Ironic",
-
-	"breakStorage":   noVolume,
-	"mendStorage":    noVolume,
-	"fenceStorage":   noVolume,
-	"unfenceStorage": noVolume,
-	"dropVolume":     noVolume,
 }
 
-const noVolume = "the workload of these stories has no volume"
-
-// story is a small scenario, and its name says how to make it again: SET.PHASE.OPERATION, and the
-// phase of a second host behind that.
+// story is a small scenario, and its name says how to make it again: SET.PHASE.OPERATION, the phase
+// of a second host behind that, and volume if the workload has one.
 type story struct{ name, text string }
 
 // stories are all there are, in order.
@@ -225,7 +258,14 @@ func stories() []story {
 		for reached := range s.phases {
 			for _, op := range s.operations() {
 				for beside := range s.phases { // alone, and beside a second host in each phase but the first
-					all = append(all, s.story(s.steps(reached, "worker-1"), op, beside))
+					first := s.steps(reached, "worker-1")
+					needs := s.onVolume || op.onVolume
+					if !needs {
+						all = append(all, s.story(first, op, beside, ""))
+					}
+					if needs || beside == 0 {
+						all = append(all, s.story(first, op, beside, "volume"))
+					}
 				}
 			}
 		}
@@ -260,7 +300,7 @@ func (s *set) operations() []operation {
 	var all []operation
 	for _, op := range operations {
 		switch {
-		case len(op.of) > 0 && !slices.Contains(op.of, s.name):
+		case len(op.of) > 0 && !slices.Contains(op.of, cmp.Or(s.like, s.name)):
 		case !strings.Contains(op.name, "ANY"):
 			all = append(all, op)
 		case s.onHost && (strings.HasPrefix(op.name, "freeze") || strings.HasPrefix(op.name, "expire") || strings.HasPrefix(op.name, "second") || strings.HasPrefix(op.name, "ahead")):
@@ -289,12 +329,16 @@ var kinds = map[string]string{"reboot": "BareMetalHost", "remediation": "BareMet
 
 // story brings the second host to its phase, the first one to its own, does the operation, takes it
 // back, and gives everything time to end.
-func (s *set) story(first path, op operation, beside int) story {
+func (s *set) story(first path, op operation, beside int, volume string) story {
 	name := s.name + "." + first.phase + "." + op.name
 	var second path
 	if beside > 0 {
 		second = s.steps(beside, "worker-2")
 		name += "." + second.phase
+	}
+	workload := "{host: worker-1}"
+	if volume != "" {
+		name, workload = name+"."+volume, "{host: worker-1, volume: {name: data}}"
 	}
 	steps := append(slices.Clone(second.steps), first.steps...)
 	do := func(text string) {
@@ -326,9 +370,9 @@ func (s *set) story(first path, op operation, beside int) story {
 kind: Scenario
 metadata: {name: %s, description: The operation %s in the phase %s.}
 spec:
-  topology: {workers: {count: 3%s}, workload: {host: worker-1}, lease: 1s}
+  topology: {workers: {count: 3%s}, workload: %s, lease: 1s}
   %s
   steps:
     - {%s}
-`, strings.ToLower(strings.ReplaceAll(name, ".", "-")), op.name, first.phase, s.topology, s.spec, strings.Join(steps, "}\n    - {"))}
+`, strings.ToLower(strings.ReplaceAll(name, ".", "-")), op.name, first.phase, s.topology, workload, s.spec, strings.Join(steps, "}\n    - {"))}
 }
