@@ -51,6 +51,9 @@ type powerHost struct {
 	// and free is the event since which it is off and nothing keeps it so, or zero.
 	held, paused bool
 	free         history.Event
+	// released says that its Node is gone or out of service, so that whoever held it waits for
+	// others to release what was bound there.
+	released bool
 }
 
 func (c *power) Observe(e *history.Event) *invariant.Violation {
@@ -81,6 +84,12 @@ func (c *power) learn(e *history.Event) {
 	case e.Kind.Layer() == history.API:
 		h := c.hosts.Of(e.Host)
 		h.Demand.Observe(e, &c.roles)
+		switch e.Kind {
+		case history.NodeDeleted, history.NodeOutOfService:
+			h.released = true
+		case history.NodeCreated, history.NodeInService:
+			h.released = false
+		}
 		if set := e.Kind == history.AnnotationSet; set || e.Kind == history.AnnotationRemoved {
 			switch {
 			case e.Key == invariant.RemediationAnnotation:
@@ -131,6 +140,9 @@ func (c *power) Lacks() iter.Seq[invariant.Lack] {
 				l.Sentence, l.Blind = "nobody saw whether "+h.Name+" is on", true
 			default:
 				l.Sentence, l.Since = h.Name+" should be on and has been off since "+invariant.Seconds(s.edge.At), &s.edge
+				if s.held {
+					l.On.Second, l.On.Any = c.roles.Remediation, s.released
+				}
 			}
 			if !yield(l) {
 				return

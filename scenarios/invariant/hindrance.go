@@ -34,6 +34,8 @@ type Hindrances struct {
 	event   int
 	// spells are in the order in which they began.
 	spells []Spell
+	// able has each actor that has written something: a process that waits to lead has not.
+	able []string
 }
 
 // Hindrance names a hindrance of a party by the number of the event that shows it.
@@ -46,8 +48,8 @@ type Hindrance struct {
 type Spell struct {
 	Party, Name string
 	begin, end  time.Duration
-	// replaced is when another process of the same controller took over, which is not held up:
-	// from then on it makes nothing late.
+	// replaced is since when another process of the same controller has been at work, which is not
+	// held up: from then on it makes nothing late.
 	replaced time.Duration
 	// fails says that time was lost beyond its end; decided, that its effect had been decided
 	// before.
@@ -109,7 +111,12 @@ func (h *Hindrances) Observe(e *history.Event) {
 	case history.LabRecovered:
 		h.end(e, theLab, isStalled)
 	case history.ControllerCrashed:
-		h.add(Spell{Party: history.ControllerEnd(e.Actor), Name: IsDown, begin: e.At, end: open}) // it starts without a back-off
+		s := Spell{Party: history.ControllerEnd(e.Actor), Name: IsDown, begin: e.At, end: open} // it starts without a back-off
+		if h.another(e.Actor) {
+			s.replaced = e.At
+		}
+		h.add(s)
+		h.able = slices.DeleteFunc(h.able, func(name string) bool { return name == e.Actor })
 	case history.ControllerStarted:
 		h.end(e, history.ControllerEnd(e.Actor), IsDown)
 		h.replace(e)
@@ -134,6 +141,18 @@ func (h *Hindrances) Observe(e *history.Event) {
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
 		h.linked(e)
 	}
+	if e.Actor != "" && e.Kind.Layer() == history.API && !slices.Contains(h.able, e.Actor) {
+		h.able = append(h.able, e.Actor)
+	}
+}
+
+// another reports whether a process of the same controller is at work that nothing holds up.
+func (h *Hindrances) another(process string) bool {
+	return slices.ContainsFunc(h.able, func(name string) bool {
+		return name != process && Same(name, process) && !slices.ContainsFunc(h.spells, func(s Spell) bool {
+			return s.Party == history.ControllerEnd(name) && s.begin <= h.now && h.now < s.end
+		})
+	})
 }
 
 // replace notes that a process has taken over from the others of its controller.
@@ -195,7 +214,9 @@ func (h *Hindrances) begin(e *history.Event, party, name string, decided bool) {
 
 // add keeps the spells in order: some are known before they begin.
 func (h *Hindrances) add(s Spell) {
-	s.replaced = open
+	if s.replaced == 0 {
+		s.replaced = open
+	}
 	if h.ignores != nil && h.ignores(Hindrance{h.event, s.Party}) {
 		return
 	}
@@ -279,7 +300,7 @@ func (h *Hindrances) LostTo(from, to, recovery time.Duration, which func(*Spell)
 	covered := from
 	for i := range h.spells {
 		s := &h.spells[i]
-		if s.told {
+		if s.told || s.replaced == s.begin {
 			continue
 		}
 		end := min(s.end, s.replaced)
