@@ -88,7 +88,7 @@ type Registration struct {
 	// names, whose work a stand-in does where none of them runs. Other controllers leave it empty.
 	StandsInFor []string
 	// OnRequest marks a controller that runs only where it is chosen: it replaces a controller
-	// that clusters have.
+	// that clusters have, or keeps Pods that not every cluster has.
 	OnRequest bool
 	// StartsAfterNodes delays its start until every Node of a topology is Ready.
 	StartsAfterNodes bool
@@ -275,10 +275,12 @@ func List(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range Default().registrations {
 		note := ""
-		if r.StandIn() {
+		switch {
+		case r.StandIn() && r.OnRequest:
+			note = "(stand-in, where it is listed)"
+		case r.StandIn():
 			note = "(stand-in, runs by itself)"
-		}
-		if r.OnRequest {
+		case r.OnRequest:
 			note = "(in the place of Cluster API's)"
 		}
 		fmt.Fprintf(table, "%s\t%s\tfacts: %s\tactions: %s\n", r.Name, note, orNone(r.Facts), orNone(r.Actions))
@@ -472,6 +474,16 @@ var registrations = []Registration{
 		StandsInFor: []string{"taint-eviction-controller"},
 	}, release.DefaultEvictionSettings, func(d Deps, settings release.EvictionSettings) (reconcile.Reconciler, error) {
 		return &release.Eviction{Client: d.Client, Clock: d.Steady, Settings: settings}, nil
+	}),
+	register(Registration{
+		Name:    "daemons",
+		For:     &corev1.Node{},
+		Watches: []Watch{{Kind: &corev1.Pod{}, Map: workload.NodeOf}},
+		Workers: 1, OnRequest: true,
+
+		StandsInFor: []string{"daemonset-controller"},
+	}, workload.DefaultDaemonSettings, func(d Deps, settings workload.DaemonSettings) (reconcile.Reconciler, error) {
+		return &workload.Daemons{Client: d.Client, Settings: settings}, nil
 	}),
 	registerAgent(overlayable(Registration{
 		Name: "watchdog", FeedsWatchdog: true,
