@@ -125,6 +125,11 @@ func (o operations) StopFeeding(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.StopFeeding, "") })
 }
 
+// MoveBMC fails: the lab's BMCs are where they are served.
+func (operations) MoveBMC(*scenarios.MoveOp) error {
+	return errors.New("move a BMC to another address: the lab cannot, and should have refused the scenario")
+}
+
 // StopAgent fails: the lab kills what runs in its guests.
 func (operations) StopAgent(*scenarios.HostOp) error {
 	return errors.New("stop an agent in order: the lab can only kill it, and should have refused the scenario")

@@ -217,6 +217,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeaturePausedWatchdog:   "the watchdog of a virtual machine stops with it",
 		scenarios.FeatureControllerClocks: "controllers have the clock of the machine that the lab is on",
 		scenarios.FeatureClockRates:       "a virtual machine's clock runs at the rate of the machine that it is on",
+		"moveBMC":                         "the lab's BMCs are where they are served",
 		"stopAgent":                       "the lab kills what runs on its hosts, and stops nothing in order",
 		scenarios.FeatureIPMI:             "the lab's controllers speak Redfish, not IPMI",
 		scenarios.FeatureIPMIClient:       "the lab's controllers speak Redfish, not IPMI",

@@ -255,10 +255,23 @@ func checkPatch(c Checker, path string, op *PatchOp) {
 		}
 		fixed := c.Kinds().Get(kind).Fixed
 		for _, field := range slices.Sorted(maps.Keys(fixed)) {
-			if _, changed := of.Spec[field]; changed {
+			if _, changed := of.Spec[field]; changed && !c.Spec().movesBMCs() {
 				c.Bad(path+".merge.spec."+field, "%s", fixed[field])
 			}
 		}
+	}
+}
+
+// movesBMCs reports whether a step has a BMC answer at another address.
+func (s *Spec) movesBMCs() bool {
+	return slices.ContainsFunc(s.Steps, func(s Step) bool { return s.Do != nil && s.Do.MoveBMC != nil })
+}
+
+// checkMove wants a name that can stand in an address.
+func checkMove(c Checker, path string, op *MoveOp) {
+	c.Host(path+".host", op.Host)
+	if to := op.Address(); !QualifiedName.MatchString(to) || strings.Contains(to, "/") {
+		c.Bad(path+".to", "%s is no host name", phrase.Quote(to))
 	}
 }
 

@@ -20,7 +20,7 @@ func samples() []Op {
 		{Hang: host}, {Panic: host}, {FillDisk: host}, {StopFeeding: host}, {StopKubelet: host}, {StopAgent: host}, {IgnoreShutdown: host}, {Pause: host}, {Resume: host},
 		{PowerLoss: host}, {PowerUp: host}, {Cut: &LinkOp{Host: "worker-1"}}, {Restore: &LinkOp{Host: "worker-1"}}, {Impair: &ImpairOp{Host: "worker-1"}},
 		{BreakStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {MendStorage: &StorageOp{Does: StorageAttach, Host: "worker-1"}}, {DropVolume: host}, {FenceStorage: host}, {UnfenceStorage: host},
-		{AddFault: &FaultOp{Name: "slow", Host: "worker-1"}}, {RemoveFault: &FaultName{Name: "slow"}},
+		{MoveBMC: &MoveOp{Host: "worker-1", To: "spare"}}, {AddFault: &FaultOp{Name: "slow", Host: "worker-1"}}, {RemoveFault: &FaultName{Name: "slow"}},
 		{Crash: &CrashOp{Controller: "reboot"}}, {StartSecond: process}, {StopSecond: process}, {PauseController: process}, {ResumeController: process},
 		{SetClock: &ClockOp{Controller: "reboot", Ahead: 1}}, {FreezeCache: cache}, {ThawCache: cache}, {ExpireWatch: cache},
 		{Annotate: &AnnotateOp{}}, {RemoveAnnotation: &AnnotateOp{}}, {SetOnline: &OnlineOp{}}, {Patch: &PatchOp{}}, {Delete: &ObjectOp{}}, {Create: &CreateOp{}},
@@ -35,6 +35,7 @@ func TestHinderingOperations(t *testing.T) {
 	want := map[string]string{
 		"hang": "host/worker-1 until the boot of worker-1", "panic": "host/worker-1 until the boot of worker-1",
 		"stopFeeding": "host/worker-1 until the boot of worker-1", "fillDisk": "host/worker-1 until worker-1 has a full disk",
+		"moveBMC":         "bmc/worker-1 until the BMC of worker-1 has moved",
 		"addFault":        "bmc/worker-1 until fault slow of the BMC of worker-1",
 		"breakStorage":    "controller/attacher until the attach of worker-1 fails",
 		"pauseController": "controller/reboot until reboot stands still",

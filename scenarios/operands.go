@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,6 +18,26 @@ import (
 type HostOp struct {
 	// host is the host's name.
 	Host string `json:"host"`
+}
+
+// MoveOp has a BMC answer at another address. Whoever answered there does so no longer.
+type MoveOp struct {
+	// host is the host whose BMC it is.
+	Host string `json:"host"`
+	// to is the host name of the new address: any name, or that of another host. Default: its own
+	// host's, as at first.
+	To string `json:"to,omitempty"`
+}
+
+// Address is the host name of the new address.
+func (m *MoveOp) Address() string { return cmp.Or(m.To, m.Host) }
+
+// hinders is the BMC, until its BareMetalHost says where it is.
+func (m *MoveOp) hinders(*invariant.Timings) *history.Hindrance {
+	if m.To == "" {
+		return nil
+	}
+	return &history.Hindrance{Party: BMCEnd(m.Host), Fails: true}
 }
 
 // FaultOp is a fault of a BMC.
@@ -548,6 +569,15 @@ func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
 
 // outOfService is the taint by which a person says that a Node's host is off for sure.
 const outOfService = "node.kubernetes.io/out-of-service"
+
+// ends has controllers find a BMC that has moved.
+func (p *PatchOp) ends() []string {
+	var of struct{ Spec map[string]json.RawMessage }
+	if host, ok := strings.CutPrefix(p.Object, "BareMetalHost/"); ok && json.Unmarshal(p.Merge, &of) == nil && of.Spec["bmc"] != nil {
+		return []string{moved(host)}
+	}
+	return nil
+}
 
 // patches returns the features for a patch whose fields only some worlds have, or act on.
 func patches(op *PatchOp, spec *Spec) (features []Feature) {

@@ -62,6 +62,9 @@ type Op struct {
 	// dropVolume makes the kubelet of a host report no volume as in use, whatever it has mounted,
 	// until its next boot or until the faults are withdrawn.
 	DropVolume *HostOp `json:"dropVolume,omitempty"`
+	// moveBMC has a BMC answer at another address, as one that is replaced or connected anew does.
+	// The address is a host name in spec.bmc of BareMetalHosts: at first a BMC has its host's.
+	MoveBMC *MoveOp `json:"moveBMC,omitempty"`
 	// addFault makes a BMC misbehave.
 	AddFault *FaultOp `json:"addFault,omitempty"`
 	// removeFault ends a BMC's misbehaviour.
@@ -143,6 +146,7 @@ type World interface {
 	FenceStorage(*HostOp) error
 	UnfenceStorage(*HostOp) error
 	DropVolume(*HostOp) error
+	MoveBMC(*MoveOp) error
 	AddFault(*FaultOp) error
 	RemoveFault(*FaultName) error
 	Crash(*CrashOp) error
@@ -444,6 +448,17 @@ var operations = []operation{
 	declare("dropVolume", func(op *Op) *HostOp { return op.DropVolume }, World.DropVolume, nobody, of[HostOp]{
 		text: words("drop the volume from what is in use on"), host: (*HostOp).name, check: checkOnVolume,
 	}),
+	declare("moveBMC", func(op *Op) *MoveOp { return op.MoveBMC }, World.MoveBMC, (*MoveOp).hinders, of[MoveOp]{
+		text: func(m *MoveOp) string { return "move the BMC of " + m.Host + " to " + m.Address() },
+		host: func(m *MoveOp) string { return m.Host }, object: (*MoveOp).Address, check: checkMove,
+		begins: func(m *MoveOp) (s state) {
+			if m.To != "" {
+				s.clause = moved(m.Host)
+			}
+			return s
+		},
+		ends: func(m *MoveOp) []string { return []string{moved(m.Host)} },
+	}),
 	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, (*FaultOp).hinders, of[FaultOp]{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
 		host:   func(f *FaultOp) string { return f.Host },
@@ -570,7 +585,7 @@ var operations = []operation{
 		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
-		check:  checkPatch, asks: patches,
+		check:  checkPatch, asks: patches, ends: (*PatchOp).ends,
 	}),
 	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, nobody, of[ObjectOp]{
 		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },
@@ -657,6 +672,9 @@ const (
 	ironicDead = "Ironic is dead"
 	Everything = ""
 )
+
+// moved is the state of a host whose BMC isn't where its BareMetalHost says.
+func moved(host string) string { return "the BMC of " + host + " has moved" }
 
 // WithoutAPI are the states in which no user can do anything.
 var WithoutAPI = []string{apiAway, etcdAway}

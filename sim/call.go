@@ -22,10 +22,11 @@ type uplink struct {
 	// at names the process in the links of the network.
 	at string
 	// host is the end of the host that the story has put it on, "" without one.
-	host  string
-	store *kube.Store
-	api   *apiServer
-	bmcs  map[string]*fakebmc.BMC
+	host      string
+	store     *kube.Store
+	api       *apiServer
+	bmcs      map[string]*fakebmc.BMC
+	addresses addresses
 	// faces has the Redfish services of the BMCs that a client has asked over HTTP.
 	faces map[string]*redfish.Face
 	// storage has the volume; nil without one.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -98,6 +99,12 @@ func (o operations) PowerLoss(op *scenarios.HostOp) error {
 
 func (o operations) PowerUp(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(h *host) { h.PowerOn(byScenario) })
+}
+
+// MoveBMC has a BMC answer at another address, in the place of any other there.
+func (o operations) MoveBMC(op *scenarios.MoveOp) error {
+	o.addresses.place(op.Host, op.Address())
+	return nil
 }
 
 func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.faults.Add(op) }
@@ -310,7 +317,20 @@ func (h healer) HealHost(name string) error {
 	})
 }
 
-func (h healer) HealBMC(host string, but []string) { h.bmcs[host].Heal(but...) }
+// HealBMC mends a BMC, and has one that has moved answer where its BareMetalHost says.
+func (h healer) HealBMC(host string, but []string) {
+	h.bmcs[host].Heal(but...)
+	if h.addresses[host] == host {
+		return
+	}
+	kind, err := h.sim.server.KindOf(&api.BareMetalHost{})
+	if err != nil {
+		return
+	}
+	if obj, err := h.store.Get(kind, client.ObjectKey{Namespace: objects.Namespace, Name: host}); err == nil {
+		h.addresses.place(host, addressee(obj.(*api.BareMetalHost)))
+	}
+}
 
 func (h healer) Running() []scenarios.Running {
 	all := make([]scenarios.Running, len(h.processes))

@@ -3,6 +3,9 @@ package sim
 import (
 	"context"
 	"errors"
+	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -30,7 +33,7 @@ func (pw power) State(_ context.Context, host *api.BareMetalHost) (reboot.PowerS
 	if err != nil {
 		return "", err
 	}
-	err = pw.request(host.Name, bmc.PowerRequest(pw.p.actor.name), &answer)
+	err = pw.request(bmc.Host(), bmc.PowerRequest(pw.p.actor.name), &answer)
 	return reboot.ParsePowerState(string(answer.PowerState)), err
 }
 
@@ -49,11 +52,31 @@ func (pw power) Off(_ context.Context, host *api.BareMetalHost) error {
 	return pw.command(host, fakebmc.ResetForceOff)
 }
 
+// bmc is the one that answers at the address in a BareMetalHost, whosever it is.
 func (pw power) bmc(host *api.BareMetalHost) (*fakebmc.BMC, error) {
-	if bmc := pw.p.uplink.bmcs[host.Name]; bmc != nil {
+	at := addressee(host)
+	if bmc := pw.p.uplink.bmcs[pw.p.uplink.addresses[at]]; bmc != nil {
 		return bmc, nil
 	}
-	return nil, errors.New("reach the BMC of " + host.Name + ": the topology has no such host")
+	return nil, errors.New("reach the BMC of " + host.Name + ": nobody answers at " + strconv.Quote(at))
+}
+
+// addresses are the hosts whose BMCs answer, by the host names of the addresses.
+type addresses map[string]string
+
+// place has the BMC of a host answer at one address, and nowhere else.
+func (a addresses) place(host, at string) {
+	maps.DeleteFunc(a, func(_, other string) bool { return other == host })
+	a[at] = host
+}
+
+// addressee is the host name in the address of a host's BMC.
+func addressee(host *api.BareMetalHost) string {
+	_, rest, _ := strings.Cut(host.Spec.BMC.Address, "://")
+	if end := strings.IndexAny(rest, "/:"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
 }
 
 func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error {
@@ -62,7 +85,7 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 		return err
 	}
 	var answer fakebmc.Answer
-	return pw.request(host.Name, bmc.ResetRequest(pw.p.actor.name, reset), &answer)
+	return pw.request(bmc.Host(), bmc.ResetRequest(pw.p.actor.name, reset), &answer)
 }
 
 // request sends one request to a BMC, as a step.

@@ -93,7 +93,7 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	p := &process{
 		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1}, registration: c.Registration, scheme: b.sim.set.SchemeOf(c.Name),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
-		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
+		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
 	}
 	if listed := b.spec.Controller(c.Name); listed != nil {
 		p.uplink.via = listed.Via

@@ -37,7 +37,8 @@ func (u *uplink) face(host string) *redfish.Face {
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	p, host := t.p, r.URL.Hostname()
+	p, at := t.p, r.URL.Hostname()
+	host := p.uplink.addresses[at]
 	var body []byte
 	if r.Body != nil {
 		data, err := io.ReadAll(r.Body)
@@ -49,7 +50,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	bmc := p.uplink.bmcs[host]
 	if bmc == nil {
-		return nil, fmt.Errorf("reach the BMC of %s: the topology has no such host; take the address in spec.bmc of its BareMetalHost", host)
+		return nil, fmt.Errorf("reach the BMC at %s: nobody answers there; take the address in spec.bmc of the BareMetalHost", at)
 	}
 	sent := r.Clone(r.Context())
 	sent.RemoteAddr, sent.Body = p.actor.name, nil

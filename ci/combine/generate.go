@@ -196,6 +196,7 @@ var operations = []operation{
 	{name: "away", do: "addFault: {name: away, host: HOST, rule: {effect: {unreachable: true}}}", undo: "removeFault: {name: away}"},
 	{name: "lag", do: "addFault: {name: lag, host: HOST, rule: {effect: {lag: 4s}}}", undo: "removeFault: {name: lag}"},
 	{name: "deaf", do: "addFault: {name: deaf, host: HOST, rule: {when: {reset: [ForceOff]}, effect: {ignore: true}}}", undo: "removeFault: {name: deaf}"},
+	{name: "bmcMoved", do: "moveBMC: {host: HOST, to: spare}", undo: "moveBMC: {host: HOST}"},
 	{name: "crash-ANY", do: "crash: {controller: ANY, restartAfter: 2s}"},
 	{name: "each-ANY", do: "crash: {controller: ANY, each: true, restartAfter: 1s}"},
 	{name: "pause-ANY", do: "pauseController: {controller: ANY}", undo: "resumeController: {controller: ANY}"},

@@ -42,6 +42,21 @@ func (w *walk) letsGo(host string) {
 	w.recovers(host)
 }
 
+// movesBMC shows that a BMC that has moved is asked in vain, until it is where its BareMetalHost
+// says. The walk goes on at once in a world that can't move one.
+func (w *walk) movesBMC(host string, can bool) {
+	w.Helper()
+	if !can {
+		return
+	}
+	w.do(scenarios.Op{MoveBMC: &scenarios.MoveOp{Host: host, To: "spare"}})
+	w.do(scenarios.Op{Annotate: asks(host, hold, hard)})
+	w.never(event{kind: history.BMCCommand, host: host}, 5*time.Second)
+	w.do(scenarios.Op{Heal: new(scenarios.HealOp)})
+	w.comes(event{kind: history.PowerOff, host: host, actor: "reboot"})
+	w.letsGo(host)
+}
+
 // recovers waits until the Node of a host that has booted is Ready. A host can be back
 // before anybody has noticed that it was away, or notice may be taken afterwards.
 func (w *walk) recovers(host string) {
@@ -254,6 +269,7 @@ func hosts(w *walk, world scenarios.Capabilities) {
 	w.do(scenarios.Op{Heal: new(scenarios.HealOp)})
 	w.next(event{kind: history.NodeReady, host: plain})
 
+	w.movesBMC(plain, has("moveBMC"))
 	// Without an agent there is none to stop: the operating system goes on feeding the watchdog.
 	if has("stopAgent") {
 		w.do(scenarios.Op{StopAgent: onHost(guarded)})

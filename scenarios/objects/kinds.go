@@ -59,7 +59,7 @@ var kinds = []Kind{
 		GVK: api.GroupVersion.WithKind("BareMetalHost"),
 		Kind: scenarios.Kind{
 			Named: scenarios.AfterHost, Annotated: true, Changed: true, Made: true,
-			Fixed: map[string]string{"bmc": "a host keeps its BMC: no world connects it to another one, or answers at another address"},
+			Fixed: map[string]string{"bmc": "no BMC answers at another address: move it there with moveBMC"},
 		},
 		Changes: changes(host), Dumped: true,
 	},
