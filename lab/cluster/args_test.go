@@ -21,7 +21,7 @@ func TestArgs(t *testing.T) {
 	}{
 		{"etcd", etcdArgs()}, {"kube-apiserver", apiServerArgs(6443, new(Options))},
 		{"kube-controller-manager", controllerManagerArgs(&Standard{GracePeriod: 4 * time.Second})}, {"kube-scheduler", schedulerArgs()},
-		{"csi-attacher", attacherArgs("/lab/csi.sock")},
+		{"csi-attacher", attacherArgs(new(Standard), "/lab/csi.sock")},
 	} {
 		got += c.name + "\n  " + strings.Join(c.args, "\n  ") + "\n"
 	}

@@ -27,10 +27,12 @@ type Standard struct {
 	// Accounts gives Pods the tokens of their ServiceAccounts: a Pod is refused until its account
 	// is there, which kube-controller-manager makes for each namespace.
 	Accounts bool
-	// Throttled leaves kube-controller-manager the limits of its requests, which hold up its start.
+	// Throttled leaves the two the limits of their requests, which hold up their start.
 	Throttled bool
 	// DisableForceDetachOnTimeout is kube-controller-manager's flag of that name.
 	DisableForceDetachOnTimeout bool
+	// Without are standard controllers that kube-controller-manager doesn't run.
+	Without []string
 	// Driver serves a CSI driver at a Unix socket, and an external-attacher runs for it; nil: none.
 	Driver func(socket string) error
 }
@@ -59,7 +61,7 @@ func (c *Cluster) Runs() []string {
 	if c.options.Standard.Driver != nil {
 		all = append(all, Attacher)
 	}
-	return all
+	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(c.options.Standard.Without, name) })
 }
 
 // The files of these.
@@ -89,6 +91,9 @@ func controllerManagerArgs(s *Standard) []string {
 	if s.DisableForceDetachOnTimeout {
 		args = append(args, "--disable-force-detach-on-timeout")
 	}
+	if len(s.Without) > 0 {
+		args = append(args, "--controllers=*,-"+strings.Join(s.Without, ",-"))
+	}
 	if s.GracePeriod > 0 {
 		// By default it looks ten times in a grace period.
 		args = append(args, "--node-monitor-grace-period="+s.GracePeriod.String(), "--node-monitor-period="+(s.GracePeriod/10).String())
@@ -100,8 +105,12 @@ func schedulerArgs() []string {
 	return []string{"--kubeconfig=" + schedulerKubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false"}
 }
 
-func attacherArgs(socket string) []string {
-	return []string{"--kubeconfig=" + attacherKubeconfig, "--csi-address=" + socket}
+func attacherArgs(s *Standard, socket string) []string {
+	args := []string{"--kubeconfig=" + attacherKubeconfig, "--csi-address=" + socket}
+	if !s.Throttled {
+		args = append(args, "--kube-api-qps=200", "--kube-api-burst=400")
+	}
+	return args
 }
 
 // attacherUser is its name as a user of the API server.
@@ -178,7 +187,7 @@ func (c *Cluster) startStandard(create func(client.Object) error) error {
 			return err
 		}
 		objects = append(objects, attaching()...)
-		c.Attaching = &Component{cluster: c, name: attacher, args: attacherArgs(socket)}
+		c.Attaching = &Component{cluster: c, name: attacher, args: attacherArgs(s, socket)}
 	}
 	for _, obj := range objects {
 		if err := create(obj); err != nil {
