@@ -30,6 +30,13 @@ import (
 // is a constant of Kubernetes.
 const MaxWaitForUnmount = 6 * time.Minute
 
+// verifyEvery is how often the attach-detach controller looks whether what it has attached still
+// is, and listEvery how often it looks for Pods that it passed over. Both are Kubernetes' defaults.
+const (
+	verifyEvery = time.Minute
+	listEvery   = 3 * time.Minute
+)
+
 // DetachSettings are the options of the attach-detach controller.
 type DetachSettings struct {
 	// DisableForceDetachOnTimeout is kube-controller-manager's flag of that name.
@@ -107,6 +114,18 @@ type AttachDetach struct {
 	// known are the attachments that this process knows of; nil before it has looked for those of
 	// its predecessor.
 	known map[Place]*memory
+	// verified is when it last looked whether they still are, and listed when it looked at all Pods.
+	verified, listed time.Time
+	// managed are the Nodes whose Pods count, there those of them that were there, and pods the
+	// Pods that it has looked at.
+	managed, there map[string]bool
+	pods           map[types.UID]sight
+}
+
+// sight is how a Pod looked, and whether its Node was managed then.
+type sight struct {
+	version string
+	counts  bool
 }
 
 // Place is a volume on a Node.
@@ -118,6 +137,10 @@ type memory struct {
 	// that a predecessor left it so.
 	attaching, attached, detaching bool
 	inUse                          bool
+	// uncertain: a VolumeAttachment says so, and no Node. It keeps the volume from no other Node.
+	uncertain bool
+	// inherited: a predecessor attached it, and no Pod has said yet which volume it is.
+	inherited bool
 	// unwanted is since when no Pod wants it.
 	unwanted time.Time
 }
@@ -132,9 +155,15 @@ func (r *AttachDetach) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 	}
 	if r.known == nil {
 		r.inherit(s)
+		r.verified, r.listed = r.Clock.Now(), r.Clock.Now()
 	}
+	r.admit(s)
 	var again time.Duration
 	var failed []error
+	if r.Clock.Since(r.verified) >= verifyEvery {
+		r.verified = r.Clock.Now()
+		failed = append(failed, r.verify(ctx, s))
+	}
 	for _, at := range r.places(s) {
 		if err := r.progress(ctx, s, at); err != nil {
 			failed = append(failed, err)
@@ -149,18 +178,90 @@ func (r *AttachDetach) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 			failed = append(failed, fmt.Errorf("volume %s on Node %s: %w", at.Volume, at.Node, err))
 		}
 	}
+	if left := verifyEvery - r.Clock.Since(r.verified); len(r.known) > 0 && (again == 0 || left < again) {
+		again = left
+	}
 	return reconcile.Result{RequeueAfter: again}, errors.Join(failed...)
+}
+
+// admit decides whose Pods count. A Node is managed from when it is there until it is deleted while
+// no Pod on it wants a volume: one that is deleted while a Pod does stays for as long as the
+// process lives. A Pod whose Node isn't managed is passed over until it changes, or all Pods are
+// looked at.
+func (r *AttachDetach) admit(s *situation) {
+	all := r.Clock.Since(r.listed) >= listEvery
+	if all {
+		r.listed = r.Clock.Now()
+	}
+	seen := map[types.UID]sight{}
+	wanted := map[Place]bool{}
+	keeps := map[string]bool{}
+	for name := range s.nodes { // order does not matter: a set
+		keeps[name] = true
+	}
+	for _, pod := range s.pods {
+		at := Place{api.VolumeOf(pod), pod.Spec.NodeName}
+		before, known := r.pods[pod.UID]
+		now := sight{pod.ResourceVersion, before.counts}
+		if !known || all || before.version != now.version {
+			now.counts = before.counts || r.managed[at.Node] || s.nodes[at.Node] != nil
+		}
+		seen[pod.UID] = now
+		if m := r.known[at]; m != nil {
+			m.inherited = false
+		}
+		if now.counts && wants(pod) {
+			wanted[at] = true
+			if r.managed[at.Node] {
+				keeps[at.Node] = true
+			}
+		}
+	}
+	for name := range r.managed { // order does not matter: a set
+		if !r.there[name] {
+			keeps[name] = true // its deletion found a Pod that wanted a volume
+		}
+	}
+	r.there = map[string]bool{}
+	for name := range s.nodes { // order does not matter: a set
+		r.there[name] = true
+	}
+	r.managed, r.pods, s.wanted = keeps, seen, wanted
+}
+
+// verify forgets each attachment that somebody else has ended, so that it is made anew if a Pod
+// still wants it.
+func (r *AttachDetach) verify(ctx context.Context, s *situation) error {
+	for _, at := range r.places(s) {
+		m := r.known[at]
+		if m == nil || !m.attached || m.uncertain || m.inherited || m.detaching {
+			continue
+		}
+		var a storagev1.VolumeAttachment
+		switch err := r.Live.Get(ctx, types.NamespacedName{Name: api.AttachmentName(at.Volume, at.Node)}, &a); {
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("look whether volume %s is attached to Node %s: %w", at.Volume, at.Node, err)
+		case err == nil && a.Status.Attached:
+			continue
+		}
+		delete(r.known, at)
+		if err := r.report(ctx, at, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // situation has the contents of the cache.
 type situation struct {
 	nodes       map[string]*corev1.Node
+	pods        []*corev1.Pod
 	wanted      map[Place]bool
 	attachments map[Place]*storagev1.VolumeAttachment
 }
 
 func survey(ctx context.Context, from client.Reader) (*situation, error) {
-	s := &situation{nodes: map[string]*corev1.Node{}, wanted: map[Place]bool{}, attachments: map[Place]*storagev1.VolumeAttachment{}}
+	s := &situation{nodes: map[string]*corev1.Node{}, attachments: map[Place]*storagev1.VolumeAttachment{}}
 	var nodes corev1.NodeList
 	var pods corev1.PodList
 	var attachments storagev1.VolumeAttachmentList
@@ -173,8 +274,8 @@ func survey(ctx context.Context, from client.Reader) (*situation, error) {
 		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; api.VolumeOf(pod) != "" && pod.Spec.NodeName != "" && wants(pod) {
-			s.wanted[Place{api.VolumeOf(pod), pod.Spec.NodeName}] = true
+		if pod := &pods.Items[i]; api.VolumeOf(pod) != "" && pod.Spec.NodeName != "" {
+			s.pods = append(s.pods, pod)
 		}
 	}
 	for i := range attachments.Items {
@@ -204,13 +305,13 @@ func (r *AttachDetach) inherit(s *situation) {
 	for name, node := range s.nodes { // order does not matter: each fills its own entries
 		for _, attached := range node.Status.VolumesAttached {
 			if volume, ok := strings.CutPrefix(string(attached.Name), string(api.UniqueVolume(""))); ok {
-				r.known[Place{volume, name}] = &memory{attached: true, inUse: true}
+				r.known[Place{volume, name}] = &memory{attached: true, inUse: true, inherited: true}
 			}
 		}
 	}
 	for at := range s.attachments { // order does not matter: each fills its own entry
 		if r.known[at] == nil {
-			r.known[at] = &memory{attached: true, inUse: true}
+			r.known[at] = &memory{attached: true, inUse: true, uncertain: true}
 		}
 	}
 }
@@ -243,7 +344,7 @@ func (r *AttachDetach) look(ctx context.Context, s *situation, at Place) (time.D
 		if node != nil {
 			m.inUse = slices.Contains(node.Status.VolumesInUse, api.UniqueVolume(at.Volume))
 		}
-		a.Attached, a.Detaching, a.InUse = m.attached || m.attaching, m.detaching, m.inUse
+		a.Attached, a.Detaching, a.InUse = m.attached && !(m.uncertain && a.Wanted) || m.attaching, m.detaching, m.inUse
 		a.Overdue = r.overdue(m, a.Wanted)
 		if m.attaching {
 			return 0, nil // one operation at a time
@@ -268,7 +369,7 @@ func (r *AttachDetach) look(ctx context.Context, s *situation, at Place) (time.D
 
 func (r *AttachDetach) elsewhere(at Place) bool {
 	for other := range r.known { // order does not matter: asking for any
-		if other.Volume == at.Volume && other.Node != at.Node {
+		if other.Volume == at.Volume && other.Node != at.Node && !r.known[other].uncertain {
 			return true
 		}
 	}
@@ -317,7 +418,7 @@ func (r *AttachDetach) attach(ctx context.Context, s *situation, at Place) error
 			return fmt.Errorf("create its VolumeAttachment: %w", err)
 		}
 	}
-	r.known[at] = &memory{attaching: true}
+	r.known[at] = &memory{attaching: true, inUse: true} // until its Node says otherwise
 	return nil
 }
 

@@ -44,9 +44,9 @@ type PodGC struct {
 	Settings CollectSettings
 
 	mutex sync.Mutex
-	// missing is when each Node was first found missing, by this process.
-	missing map[string]time.Time
-	next    time.Time
+	// due is when this process looks again at a Node that it has found missing.
+	due  map[string]time.Time
+	next time.Time
 }
 
 // Reconcile makes a round when it is time for one.
@@ -71,13 +71,11 @@ func (r *PodGC) round(ctx context.Context) error {
 	for i := range nodes.Items {
 		there[nodes.Items[i].Name] = &nodes.Items[i]
 	}
-	if r.missing == nil {
-		r.missing = map[string]time.Time{}
-	}
+	over := r.quarantined(pods.Items, there)
 	var failed []error
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		collect, err := r.collects(ctx, pod, there[pod.Spec.NodeName])
+		collect, err := r.collects(ctx, pod, there[pod.Spec.NodeName], over[pod.Spec.NodeName])
 		if err == nil && collect {
 			err = r.collect(ctx, pod)
 		}
@@ -88,25 +86,42 @@ func (r *PodGC) round(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// collects decides about a Pod and its Node, nil if there is none. Only of a missing Node is the
-// API server asked, by the Node's name.
-func (r *PodGC) collects(ctx context.Context, pod *corev1.Pod, node *corev1.Node) (bool, error) {
+// quarantined returns the Nodes whose quarantine ends with this round. A Node enters when a round
+// finds a Pod of it and not the Node, again and again: the next quarantine begins with the end of
+// the last one, or with the next Pod.
+func (r *PodGC) quarantined(pods []corev1.Pod, there map[string]*corev1.Node) map[string]bool {
+	now, due, over := r.Clock.Now(), map[string]time.Time{}, map[string]bool{}
+	for i := range pods {
+		if name := pods[i].Spec.NodeName; name != "" && there[name] == nil {
+			due[name] = now.Add(quarantine)
+		}
+	}
+	for name, at := range r.due { // order does not matter: each fills its own entries
+		if at.After(now) {
+			due[name] = at
+		} else {
+			over[name] = true
+		}
+	}
+	r.due = due
+	return over
+}
+
+// collects decides about a Pod and its Node, nil if there is none; over says that the Node's
+// quarantine is. Only of a missing Node is the API server asked, by the Node's name.
+func (r *PodGC) collects(ctx context.Context, pod *corev1.Pod, node *corev1.Node, over bool) (bool, error) {
 	name := pod.Spec.NodeName
 	switch {
 	case name == "":
 		return pod.DeletionTimestamp != nil, nil
 	case node != nil:
-		delete(r.missing, name)
 		if pod.DeletionTimestamp == nil || api.Ready(node) || !api.OutOfService(node) {
 			return false, nil
 		}
 		if !r.Settings.LooksLive {
 			return true, nil
 		}
-	case r.missing[name].IsZero():
-		r.missing[name] = r.Clock.Now()
-		return false, nil
-	case r.Clock.Since(r.missing[name]) < quarantine:
+	case !over:
 		return false, nil
 	}
 	var live corev1.Node
