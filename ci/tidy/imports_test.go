@@ -163,7 +163,7 @@ var testLayers = []layer{
 	{"test/foreign", []string{"./controllers/api", "./fencetest", "./sim/.", "./sim/kube"}, ""},
 	{"test/gofish", []string{"./fencetest"}, ""},
 	{"test/script", slices.Concat([]string{"./"}, anyYAML), ""},
-	{"sim", []string{"./fakebmc/systemtest"}, ""},
+	{"sim", slices.Concat([]string{"./fakebmc/systemtest", "./lab/cluster", "./lab/csi", "./vms/keeper"}, everyClient), ""},
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./lab/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},
 	{"lab", []string{"./ci/fidelity"}, ""},

@@ -114,7 +114,7 @@ type AttachDetach struct {
 	// known are the attachments that this process knows of; nil before it has looked for those of
 	// its predecessor.
 	known map[Place]*memory
-	// verified is when it last looked whether they still are, and listed when it looked at all Pods.
+	// verified is when it last looked whether they still are, and listed when at all Pods.
 	verified, listed time.Time
 	// managed are the Nodes whose Pods count, there those of them that were there, and pods the
 	// Pods that it has looked at.
@@ -137,7 +137,7 @@ type memory struct {
 	// that a predecessor left it so.
 	attaching, attached, detaching bool
 	inUse                          bool
-	// uncertain: a VolumeAttachment says so, and no Node. It keeps the volume from no other Node.
+	// uncertain: a VolumeAttachment says so, and no Node. The volume is free for another Node.
 	uncertain bool
 	// inherited: a predecessor attached it, and no Pod has said yet which volume it is.
 	inherited bool
