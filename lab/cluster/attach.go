@@ -177,7 +177,7 @@ func standardOf(ctx context.Context, config *rest.Config) (runs []string, err er
 		return nil, err
 	}
 	for lease, controllers := range map[string][]string{
-		"kube-controller-manager": {NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction}, Scheduler: {Scheduler},
+		controllerManager: managed, Scheduler: {Scheduler},
 	} {
 		l := &unstructured.Unstructured{}
 		l.SetGroupVersionKind(schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"})

@@ -48,16 +48,20 @@ const (
 	StatefulSet   = "statefulset-controller"
 	AttachDetach  = "persistentvolume-attach-detach-controller"
 	TaintEviction = "taint-eviction-controller"
+	DaemonSet     = "daemonset-controller"
 	Scheduler     = "kube-scheduler"
 	Attacher      = "external-attacher"
 )
+
+// managed are those that kube-controller-manager runs.
+var managed = []string{NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction, DaemonSet}
 
 // Runs are the standard controllers that the cluster runs, of those for which there are stand-ins.
 func (c *Cluster) Runs() []string {
 	if c.options.Standard == nil {
 		return nil
 	}
-	all := []string{NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction, Scheduler}
+	all := append(slices.Clone(managed), Scheduler)
 	if c.options.Standard.Driver != nil {
 		all = append(all, Attacher)
 	}
