@@ -450,6 +450,14 @@ func (o *CreateOp) By() string { return history.UserNamed(o.As) }
 // SaysStatus reports whether the object comes with a status: that of the topology, or one that is
 // given. One of a custom kind otherwise has none: its controller has yet to say something.
 func (o *CreateOp) SaysStatus() bool {
+// String quotes the content of a health check, since what that says decides what is judged.
+func (o *CreateOp) String() string {
+	if strings.HasPrefix(o.Object, "MachineHealthCheck/") && len(o.With) > 0 {
+		return fmt.Sprintf("create %s with %s", o.Object, o.With)
+	}
+	return "create " + o.Object
+}
+
 	var given struct{ Status json.RawMessage }
 	return len(o.With) == 0 || json.Unmarshal(o.With, &given) == nil && given.Status != nil
 }

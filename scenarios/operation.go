@@ -598,7 +598,7 @@ var operations = []operation{
 		},
 	}),
 	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, nobody, of[CreateOp]{
-		text:   func(o *CreateOp) string { return "create " + o.Object },
+		text:   (*CreateOp).String,
 		host:   func(o *CreateOp) string { return nameIn(o.Object) },
 		object: func(o *CreateOp) string { return o.Object },
 		check:  checkCreate, asks: volumes,

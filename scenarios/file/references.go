@@ -29,11 +29,21 @@ func (v *validator) named(path, kind, name string) {
 	case scenarios.AfterMachine:
 		v.ofHost(path, kind, name, v.machines)
 	case scenarios.AfterCluster:
+		if v.creates(kind + "/" + name) {
+			return // beside that of the topology
+		}
 		if v.spec.HealthCheck == nil && !v.doc.broken("spec.healthCheck") {
 			v.Bad(path, "there is none, because spec has no healthCheck")
 		}
 		v.OneOf(path, kind, name, []string{scenarios.ClusterName})
 	}
+}
+
+// creates reports whether a step creates an object.
+func (v *validator) creates(object string) bool {
+	return slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
+		return s.Do != nil && s.Do.Create != nil && s.Do.Create.Object == object && len(s.Do.Create.With) > 0
+	})
 }
 
 // ofHost checks the name of an object that each host has.

@@ -3,6 +3,7 @@ package invariant
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,19 +37,28 @@ func (h *HealthCheck) most(machines int) int {
 // Targets are the Machines that a health check is concerned with, and what the check says, as
 // the history has them so far.
 type Targets struct {
-	// Check is nil if there is none, or if the history has changed it in a way that is not
-	// understood here: Changed is the event that changed it last.
+	// Check joins all health checks. It is nil if there is none, if the history has changed one in
+	// a way that is not understood here, or if they differ in how many Machines they act on.
+	// Changed is the event that changed one last.
 	Check   *HealthCheck
 	Changed history.Event
+	checks  []namedCheck
 	hosts   Roster[Target]
+}
+
+// namedCheck is one health check, and unread says that its content was not understood.
+type namedCheck struct {
+	object string
+	HealthCheck
+	unread bool
 }
 
 // NewTargets returns those of a story that has not begun.
 func NewTargets(p Params) Targets {
 	t := Targets{hosts: NewRoster[Target](p.Hosts)}
 	if p.HealthCheck != nil {
-		check := *p.HealthCheck
-		t.Check = &check
+		t.checks = []namedCheck{{"MachineHealthCheck/fencelab", *p.HealthCheck, false}}
+		t.together()
 	}
 	return t
 }
@@ -71,9 +81,7 @@ func (t *Target) Counts() bool { return !t.Gone && !t.Leaving && !t.Paused && !t
 func (t *Targets) Observe(e *history.Event) {
 	if e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/") {
 		t.Changed = *e
-		if t.Check != nil && !t.Check.patch(e) {
-			t.Check = nil
-		}
+		t.change(e)
 	}
 	switch e.Kind {
 	case history.AnnotationSet, history.AnnotationRemoved, history.ProvisioningState, history.MachineCreated, history.MachineDeleting, history.MachineDeleted:
@@ -106,6 +114,39 @@ func (t *Targets) Observe(e *history.Event) {
 	if h.Counts() != counted {
 		h.Since = *e
 	}
+}
+
+// change takes in what a user has done to a health check. One that is new is made. What
+// quotes no content, as a deletion, leaves it open what holds from then on.
+func (t *Targets) change(e *history.Event) {
+	i := slices.IndexFunc(t.checks, func(c namedCheck) bool { return c.object == e.Object })
+	if i < 0 { // with the defaults of Cluster API
+		i, t.checks = len(t.checks), append(t.checks, namedCheck{object: e.Object, HealthCheck: HealthCheck{
+			UnhealthyAfter: math.MaxInt64 / 4, Startup: 10 * time.Minute, MaxUnhealthy: 100, Share: true,
+		}})
+	}
+	c := &t.checks[i]
+	c.unread = !c.patch(e) || c.unread
+	t.together()
+}
+
+// together makes one of all checks: a Machine may be marked, and has to be, when the first of them
+// says so.
+func (t *Targets) together() {
+	t.Check = nil
+	if len(t.checks) == 0 {
+		return
+	}
+	one := t.checks[0].HealthCheck
+	for i := range t.checks {
+		c := &t.checks[i]
+		if c.unread || c.MinUnhealthy != one.MinUnhealthy || c.MaxUnhealthy != one.MaxUnhealthy || c.Share != one.Share {
+			return
+		}
+		one.UnhealthyAfter, one.Startup = min(one.UnhealthyAfter, c.UnhealthyAfter), min(one.Startup, c.Startup)
+		one.Elsewhere = one.Elsewhere || c.Elsewhere
+	}
+	t.Check = &one
 }
 
 // Of is the target of a host.
@@ -151,6 +192,10 @@ func (t *Targets) Blind() string {
 func (h *HealthCheck) patch(e *history.Event) bool {
 	var merge struct {
 		Spec struct {
+			Cluster  string `json:"clusterName"`
+			Selector struct {
+				Labels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
 			Checks struct {
 				Conditions []struct {
 					Type    string `json:"type"`
@@ -172,6 +217,11 @@ func (h *HealthCheck) patch(e *history.Event) bool {
 	decoder.DisallowUnknownFields()
 	if !quoted || strings.Contains(text, "null") || decoder.Decode(&merge) != nil {
 		return false
+	}
+	for key := range merge.Spec.Selector.Labels { // order does not matter: each has to be the label of all
+		if key != "cluster.x-k8s.io/cluster-name" {
+			return false
+		}
 	}
 	if seconds := merge.Spec.Checks.Startup; seconds != nil {
 		h.Startup = time.Duration(*seconds) * time.Second
