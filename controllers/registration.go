@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
 	"github.com/fencelab/fencelab/controllers/deletion"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/nodelifecycle"
@@ -448,12 +449,25 @@ var registrations = []Registration{
 		Workers: 1, ForVolumes: true,
 
 		StandsInFor: []string{"external-attacher"}, ReachesStorage: true,
-	}, release.DefaultAttacherSettings, func(d Deps, settings release.AttacherSettings) (reconcile.Reconciler, error) {
+	}, release.DefaultDriverSettings, func(d Deps, settings release.DriverSettings) (reconcile.Reconciler, error) {
 		attacher := &release.Attacher{Client: d.Client}
 		if d.Storage != nil {
 			attacher.Storage = d.Storage(settings.Timeout.Duration)
 		}
 		return attacher, nil
+	}),
+	register(Registration{
+		Name:    "storagefencer",
+		For:     &fence.StorageFence{},
+		Workers: 1, ForVolumes: true,
+
+		StandsInFor: []string{"csi-addons"}, ReachesStorage: true,
+	}, release.DefaultDriverSettings, func(d Deps, settings release.DriverSettings) (reconcile.Reconciler, error) {
+		fencer := &release.Fencer{Client: d.Client}
+		if d.Storage != nil {
+			fencer.Storage = d.Storage(settings.Timeout.Duration)
+		}
+		return fencer, nil
 	}),
 	register(Registration{
 		Name:    "podgc",

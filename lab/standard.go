@@ -28,9 +28,12 @@ func (b *Backend) runs(name string) bool { return slices.Contains(b.plane.Runs()
 // plane lacks.
 func (b *Backend) controllers() ([]controllers.Selection, error) {
 	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
-	return slices.DeleteFunc(chosen, func(c controllers.Selection) bool {
-		return c.StandIn() && !slices.ContainsFunc(c.StandsInFor, func(name string) bool { return !b.runs(name) })
-	}), err
+	return slices.DeleteFunc(chosen, func(c controllers.Selection) bool { return b.replaces(c.Registration) }), err
+}
+
+// replaces reports whether the control plane runs all that a stand-in stands in for.
+func (b *Backend) replaces(r controllers.Registration) bool {
+	return r.StandIn() && !slices.ContainsFunc(r.StandsInFor, func(name string) bool { return !b.runs(name) })
 }
 
 // replaced are the reasons why stand-ins that a story lists can't be run.
@@ -87,7 +90,7 @@ func (b *Backend) manage(c *cluster.Cluster) {
 		}
 		b.managers = append(b.managers, &standardManager{program: program, record: b.record, ctx: b.ctx, tasks: &b.tasks, plays: func(controller string) bool {
 			r, err := b.set.Lookup(controller)
-			return err == nil && r.StandIn() && r.ReachesStorage == (program == c.Attaching)
+			return err == nil && b.replaces(r) && r.ReachesStorage == (program == c.Attaching)
 		}})
 	}
 }

@@ -66,6 +66,16 @@ func (d driver) Detach(ctx context.Context, _, node string) error {
 	return d.ask(ctx, node, d.b.storage.Detach)
 }
 
+// Fence implements release.Storage.
+func (d driver) Fence(ctx context.Context, node string) error {
+	return d.ask(ctx, node, d.b.storage.KeepOut)
+}
+
+// Unfence implements release.Storage.
+func (d driver) Unfence(ctx context.Context, node string) error {
+	return d.ask(ctx, node, d.b.storage.LetIn)
+}
+
 func (d driver) ask(ctx context.Context, node string, do func(ctx context.Context, host, by string) error) error {
 	hosts := d.b.plan.Spec.Topology.Hosts
 	for i := range hosts {

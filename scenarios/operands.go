@@ -155,14 +155,16 @@ const (
 	StorageDetach  StorageDeed = "detach"
 	StorageMount   StorageDeed = "mount"
 	StorageUnmount StorageDeed = "unmount"
+	StorageFence   StorageDeed = "fence"
+	StorageUnfence StorageDeed = "unfence"
 )
 
 // StorageDeeds are all of them.
-var StorageDeeds = []string{string(StorageAttach), string(StorageDetach), string(StorageMount), string(StorageUnmount)}
+var StorageDeeds = []string{string(StorageAttach), string(StorageDetach), string(StorageMount), string(StorageUnmount), string(StorageFence), string(StorageUnfence)}
 
 // StorageOp is something that goes wrong with a volume.
 type StorageOp struct {
-	// does names the deed that fails: attach, detach, mount or unmount.
+	// does names the deed that fails: attach, detach, mount, unmount, fence or unfence.
 	Does StorageDeed `json:"does"`
 	// host is the host for which it fails. Default: all.
 	Host string `json:"host,omitempty"`
@@ -179,9 +181,13 @@ func (s *StorageOp) failing() string {
 	return "the " + string(s.Does) + " of " + s.Host
 }
 
-// hinders names those who wait for the storage: the attacher, or the host that mounts.
+// hinders names those who wait for the storage: the attacher, who fences there, or the host that
+// mounts.
 func (s *StorageOp) hinders(*invariant.Timings) *history.Hindrance {
 	h := &history.Hindrance{Party: ControllerEnd("attacher"), Fails: true}
+	if s.Does == StorageFence || s.Does == StorageUnfence {
+		h.Party = ControllerEnd("storagefencer")
+	}
 	if s.Host != "" && (s.Does == StorageMount || s.Does == StorageUnmount) {
 		h.Party = HostEnd(s.Host)
 	}
@@ -444,12 +450,6 @@ type CreateOp struct {
 	As string `json:"as,omitempty"`
 }
 
-// By is who does it.
-func (o *CreateOp) By() string { return history.UserNamed(o.As) }
-
-// SaysStatus reports whether the object comes with a status: that of the topology, or one that is
-// given. One of a custom kind otherwise has none: its controller has yet to say something.
-func (o *CreateOp) SaysStatus() bool {
 // String quotes the content of a health check, since what that says decides what is judged.
 func (o *CreateOp) String() string {
 	if strings.HasPrefix(o.Object, "MachineHealthCheck/") && len(o.With) > 0 {
@@ -458,6 +458,12 @@ func (o *CreateOp) String() string {
 	return "create " + o.Object
 }
 
+// By is who does it.
+func (o *CreateOp) By() string { return history.UserNamed(o.As) }
+
+// SaysStatus reports whether the object comes with a status: that of the topology, or one that is
+// given. One of a custom kind otherwise has none: its controller has yet to say something.
+func (o *CreateOp) SaysStatus() bool {
 	var given struct{ Status json.RawMessage }
 	return len(o.With) == 0 || json.Unmarshal(o.With, &given) == nil && given.Status != nil
 }

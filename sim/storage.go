@@ -136,6 +136,14 @@ func (d driver) Detach(_ context.Context, _, node string) error {
 	return d.ask(scenarios.StorageDetach, node, time.Duration(s.takes.Detach), s.Array.Detach)
 }
 
+func (d driver) Fence(_ context.Context, node string) error {
+	return d.ask(scenarios.StorageFence, node, 0, d.p.uplink.storage.Array.Fence)
+}
+
+func (d driver) Unfence(_ context.Context, node string) error {
+	return d.ask(scenarios.StorageUnfence, node, 0, d.p.uplink.storage.Array.Unfence)
+}
+
 // ask sends one request to the storage, as a step, which does it after a time as another one,
 // whether or not its client still waits.
 func (d driver) ask(does scenarios.StorageDeed, node string, takes time.Duration, do func(host, by string)) error {

@@ -12,6 +12,6 @@ $generate crd paths=../api/... output:crd:artifacts:config="$made"
 $generate crd:maxDescLen=0,generateEmbeddedObjectMeta=true \
 	paths=sigs.k8s.io/cluster-api/api/core/v1beta2 output:crd:artifacts:config="$made"
 mkdir -p crds
-for plural in fencelab.dev_nodefences metal3.io_baremetalhosts cluster.x-k8s.io_machines cluster.x-k8s.io_machinehealthchecks; do
+for plural in fencelab.dev_nodefences fencelab.dev_storagefences metal3.io_baremetalhosts cluster.x-k8s.io_machines cluster.x-k8s.io_machinehealthchecks; do
 	mv "$made/$plural.yaml" crds/
 done

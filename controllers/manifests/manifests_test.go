@@ -80,6 +80,7 @@ func TestDefinitions(t *testing.T) {
 		"machines.cluster.x-k8s.io":            "v1beta2",
 		"machinehealthchecks.cluster.x-k8s.io": "v1beta2",
 		"nodefences.fencelab.dev":              "v1alpha1",
+		"storagefences.fencelab.dev":           "v1alpha1",
 	}
 	if !reflect.DeepEqual(versions, want) {
 		t.Errorf("definitions %v, want %v", versions, want)

@@ -19,17 +19,19 @@ import (
 type Storage interface {
 	Attach(ctx context.Context, volume, node string) error
 	Detach(ctx context.Context, volume, node string) error
+	Fence(ctx context.Context, node string) error
+	Unfence(ctx context.Context, node string) error
 }
 
-// AttacherSettings are the options of the external-attacher.
-type AttacherSettings struct {
+// DriverSettings are the options of whoever calls a CSI driver.
+type DriverSettings struct {
 	// Timeout is how long the driver may take for one call before it is called again.
 	Timeout metav1.Duration `json:"timeout"`
 }
 
-// DefaultAttacherSettings are its own.
-func DefaultAttacherSettings() AttacherSettings {
-	return AttacherSettings{Timeout: metav1.Duration{Duration: 15 * time.Second}}
+// DefaultDriverSettings returns the external-attacher's.
+func DefaultDriverSettings() DriverSettings {
+	return DriverSettings{Timeout: metav1.Duration{Duration: 15 * time.Second}}
 }
 
 // Attacher is the external-attacher of the CSI driver. It knows nothing of Nodes or Pods: what a

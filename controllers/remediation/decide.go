@@ -49,6 +49,12 @@ type State struct {
 	// controller has made the Node. Emptied is then about its name. Only Recreate asks.
 	Backed bool `json:"backed"`
 	Remade bool `json:"remade"`
+	// Fenced: a StorageFence is to keep the host out. FenceHolds: it does. FenceEnding: it is to
+	// let the host in again. FenceOver: it has. Only Fence asks.
+	Fenced      bool `json:"fenced"`
+	FenceHolds  bool `json:"fenceHolds"`
+	FenceEnding bool `json:"fenceEnding"`
+	FenceOver   bool `json:"fenceOver"`
 }
 
 // PoweredOn is the truth table's third column. Off counts only when it answers our request
@@ -81,6 +87,7 @@ const (
 // Actions is every action.
 var Actions = []Action{
 	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish, TaintNode, UntaintNode, ForgetPoweredOff, BackUpNode, RecreateNode,
+	FenceStorage, UnfenceStorage, ForgetFence,
 }
 
 // row is a line of the truth table in the order of its columns: does the Node

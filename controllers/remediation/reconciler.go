@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
 	"github.com/fencelab/fencelab/controllers/api/hold"
 )
 
@@ -100,6 +101,8 @@ type facts struct {
 	foreign *corev1.Node
 	// emptied says that nothing is left on the node that the out-of-service taint releases.
 	emptied bool
+	// barrier is the host's StorageFence, if that is asked for.
+	barrier *fence.StorageFence
 	// astray is the Machine that uses the host and names another one.
 	astray *clusterv1.Machine
 }
@@ -134,7 +137,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			s.AnswersRequest = s.RebootAnnotation && !s.StatusOn
 		}
 		s.Outdated = r.outdated(m, found)
-		if r.Settings.Release == OutOfServiceTaint && found.node != nil {
+		if r.Settings.Release == StorageFence {
+			if err = s.kept(ctx, r.Live, &found); err != nil {
+				return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
+			}
+		}
+		if (r.Settings.Release == OutOfServiceTaint || r.Settings.Release == StorageFence) && found.node != nil {
 			if found.emptied, err = empty(ctx, r.Live, found.node.Name); err != nil {
 				return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
 			}
@@ -148,8 +156,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		left := r.overdueIn(m, s)
 		s.Overdue = left < 0
 		if action = r.Decide(s); action == Nothing {
-			if (s.Tainted || s.Backed || s.Remade) && left <= 0 {
-				left = lookAgain // neither Pods nor volumes are watched
+			if (s.Tainted || s.Backed || s.Remade || found.barrier != nil) && left <= 0 {
+				left = lookAgain // neither Pods nor volumes are watched, nor what the storage does
 			}
 			return reconcile.Result{RequeueAfter: max(0, left)}, nil
 		}
@@ -158,7 +166,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := client.IgnoreNotFound(r.act(ctx, m, found, action)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s for BareMetalHost %s: %w", action, request, err)
 	}
-	if action == AskAgain || action == DeleteNode && found.node.DeletionTimestamp == nil {
+	switch {
+	case action == FenceStorage, action == UnfenceStorage, action == ForgetFence,
+		action == AskAgain, action == DeleteNode && found.node.DeletionTimestamp == nil:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
 	return reconcile.Result{}, nil
@@ -282,12 +292,14 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 		if f.node == nil {
 			return errors.New("the host's Machine has no Node") // the table never asks for it
 		}
-		if action == TaintNode && r.outdated(m, f) {
+		if kept := f.barrier != nil && f.barrier.Is(fence.Fenced); action == TaintNode && !kept && r.outdated(m, f) {
 			return errors.New("the answer to its request became too old while its Node was read")
 		}
 		return r.setTaint(ctx, f.node, action == TaintNode)
 	case RecreateNode:
 		return r.recreate(ctx, m, f)
+	case UnfenceStorage, ForgetFence:
+		return r.letIn(ctx, f, action == ForgetFence)
 	case Nothing:
 		return nil
 	}
@@ -305,6 +317,8 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 		return r.Client.Patch(ctx, f.host, ask)
 	case RemoveNeedsRemediation:
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
+	case FenceStorage:
+		return r.keepOut(ctx, f)
 	case AddPoweredOffMark:
 		return r.Client.Patch(ctx, machine, api.SetAnnotation(machine, api.PoweredOffForRemediationAnnotation, ""))
 	case BackUpNode:

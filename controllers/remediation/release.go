@@ -18,15 +18,18 @@ type Release string
 
 // The ways. NodeDeletion is seed 002's. OutOfServiceTaint keeps the Node: Kubernetes then deletes
 // its Pods and detaches their volumes at once. NodeRecreation deletes the Node and makes it anew,
-// as seed 004 does, so that volumes are detached before the host is let go.
+// as seed 004 does, so that volumes are detached before the host is let go. StorageFence keeps the
+// host out of the storage first, and then is OutOfServiceTaint, also of a host that can't be
+// switched off yet.
 const (
 	NodeDeletion      Release = "node-deletion"
 	OutOfServiceTaint Release = "out-of-service-taint"
 	NodeRecreation    Release = "node-recreation"
+	StorageFence      Release = "storage-fence"
 )
 
 // Releases are all of them.
-var Releases = []Release{NodeDeletion, OutOfServiceTaint, NodeRecreation}
+var Releases = []Release{NodeDeletion, OutOfServiceTaint, NodeRecreation, StorageFence}
 
 // UnmarshalText reads one.
 func (r *Release) UnmarshalText(text []byte) error {
@@ -96,6 +99,8 @@ func (s Settings) RightDecision() func(State) Action {
 		return Taint
 	case s.Release == NodeRecreation:
 		return Recreate
+	case s.Release == StorageFence:
+		return Fence
 	case s.KeepMarkUntilNodeReturns:
 		return KeepMark
 	}

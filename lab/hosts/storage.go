@@ -65,6 +65,15 @@ func (s *Storage) Detach(ctx context.Context, host, by string) error {
 	return s.serve(ctx, scenarios.StorageDetach, host, time.Duration(s.takes.Detach), func() { s.array.Detach(host, by) })
 }
 
+// KeepOut takes nothing more from a host, and LetIn does again, in the name of a client.
+func (s *Storage) KeepOut(ctx context.Context, host, by string) error {
+	return s.serve(ctx, scenarios.StorageFence, host, 0, func() { s.array.Fence(host, by) })
+}
+
+func (s *Storage) LetIn(ctx context.Context, host, by string) error {
+	return s.serve(ctx, scenarios.StorageUnfence, host, 0, func() { s.array.Unfence(host, by) })
+}
+
 func (s *Storage) serve(ctx context.Context, does scenarios.StorageDeed, host string, takes time.Duration, do func()) error {
 	err := s.await(ctx, func() (bool, error) {
 		switch t := s.trouble(does, host); {

@@ -9,7 +9,7 @@ import (
 
 var atMostOne = invariant.Invariant{
 	ID:    "at-most-one",
-	Claim: "At any time, at most one copy of the exclusive workload is physically running.",
+	Claim: "At any time, at most one copy of the exclusive workload is physically running, but for one that the storage keeps out of its volume.",
 	Seed:  "002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &copies{
@@ -24,7 +24,8 @@ var atMostOne = invariant.Invariant{
 // copies judges every WorkloadStarted. A process ends when it is seen to stop or
 // when its boot ends; while its host is not observed it may run on. A user who deletes the Pod of
 // one that runs, or its Node, releases it: no controller keeps the next copy from starting then,
-// unless an agent should have let its host be reset by now.
+// unless an agent should have let its host be reset by now. What makes a workload with a volume
+// exclusive is the volume, so a copy that the storage keeps out of it is none.
 type copies struct {
 	invariant.Ruling
 	hosts   invariant.Roster[cutOff]
@@ -166,6 +167,13 @@ func (c *copies) start(e *history.Event, boot string) {
 		while := "it still ran on " + p.host
 		if p.host == e.Host {
 			while = "another copy still ran there"
+		}
+		if kept := &c.hosts.Of(p.host).Kept; kept.Kind != "" && p.host != e.Host {
+			if c.Near(kept, e) {
+				c.Close(kept, e)
+			}
+			c.Kept(kept, e)
+			continue
 		}
 		cut := &c.hosts.Of(p.host).since
 		if due := c.agents && cut.Kind != "" && e.At-cut.At > c.resets; p.released.Kind != "" && !due {

@@ -36,7 +36,7 @@ type licence struct {
 var (
 	vacates = []history.Kind{history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted}
 	retires = append(slices.Clip(vacates), history.AnnotationSet, history.HostConsumer, history.OnlineWanted, history.MachineDeleted)
-	fences  = append(slices.Clip(vacates), history.AnnotationSet)
+	fences  = append(slices.Clip(vacates), history.AnnotationSet, history.StorageFenceAsked)
 )
 
 // licences lists all that permits anybody anything. A Machine that is marked gets its host and its

@@ -11,7 +11,7 @@ import (
 
 var fencedBeforeRelease = invariant.Invariant{
 	ID:    "fenced-before-release",
-	Claim: "A Node is deleted for fencing, its workload released, or a tenant's host given back, only when no process of that boot is running.",
+	Claim: "A Node is deleted for fencing, its workload released, or a tenant's host given back, only when no process of that boot is running; a Pod also once the storage keeps its host out.",
 	Seed:  "000, 002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &releases{
@@ -267,6 +267,15 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 	}
 	if !h.Known() {
 		c.Suspend(e, ", and nobody saw whether its process still ran")
+		return
+	}
+	if h.KeptOut() {
+		if c.Near(&h.Kept, e) {
+			c.Close(&h.Kept, e)
+		}
+		if fencing {
+			c.Kept(&h.Kept, e)
+		}
 		return
 	}
 	// A process that doesn't say whose it is counts as the Pod's only when there

@@ -10,7 +10,7 @@ import (
 
 var nothingIsLeft = invariant.Invariant{
 	ID:       "nothing-is-left",
-	Claim:    "No Node whose Machine is gone, NodeFence of a boot that is over, stamp, cordon or hold of a controller is left when it is done.",
+	Claim:    "No Node whose Machine is gone, NodeFence of a boot that is over, stamp, cordon, hold or fence of the storage of a controller is left when it is done.",
 	Seed:     "000, 002, 003, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
@@ -101,6 +101,10 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 		}
 	case history.FenceEnded:
 		h.fence = history.Event{}
+	case history.StorageFenceAsked:
+		if tested {
+			c.Judged++
+		}
 	case history.Stamped:
 		h.drop(&h.stamps, e.Object, e.Key)
 		if e.Value != "" && tested {
@@ -191,7 +195,7 @@ func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
 }
 
 // leftEvents come when something that was left is removed.
-var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped}
+var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped, history.VolumeUnfenced}
 
 // leaves is the first thing that is left of what was done to a host. A hold goes when it is
 // answered, which needs a controller of the power.
@@ -208,6 +212,8 @@ func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 		return invariant.Lack{Sentence: "nobody saw whether boot " + h.fence.Value + " of " + name + " is over, of which there is a NodeFence", Since: &h.fence, Blind: true}
 	case h.fence.Kind != "" && over:
 		return invariant.Lack{Sentence: "there is still a NodeFence of boot " + h.fence.Value + " of " + name + ", which is over", Since: &h.fence}
+	case h.KeptOut() && !invariant.ByUser(&h.Kept) && h.ready && !h.marked && h.machine != "" && len(h.holds) == 0:
+		return invariant.Lack{Sentence: "the storage still keeps " + name + " out, since " + invariant.Seconds(h.Kept.At), Since: &h.Kept}
 	case h.cordon.Kind != "" && !h.usersCordon && !h.deleting && h.machine != "" && h.fence.Kind == "":
 		return invariant.Lack{Sentence: "the Node of " + name + " is still cordoned, by " + h.cordon.Actor + " at " + invariant.Seconds(h.cordon.At), Since: &h.cordon}
 	}

@@ -34,7 +34,6 @@ type access struct {
 	invariant.Body
 	// attached and mounted are the events that made it so, zero if it isn't.
 	attached, mounted history.Event
-	fenced            bool
 }
 
 // observe takes in an event of the host, and reports whether it ended its writing.
@@ -52,13 +51,11 @@ func (a *access) observe(e *history.Event) (over bool) {
 		a.mounted = *e
 	case history.VolumeUnmounted:
 		a.mounted = history.Event{}
-	case history.VolumeFenced, history.VolumeUnfenced:
-		a.fenced = e.Kind == history.VolumeFenced
 	}
 	return could && !a.mayWrite()
 }
 
-func (a *access) mayWrite() bool { return a.mounted.Kind != "" && !a.fenced }
+func (a *access) mayWrite() bool { return a.mounted.Kind != "" && !a.KeptOut() }
 
 func (c *writers) Observe(e *history.Event) *invariant.Violation {
 	c.Ripen(e.At)

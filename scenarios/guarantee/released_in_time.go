@@ -76,14 +76,14 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 	case h.attached.Kind == "":
 	case e.Kind == history.AnnotationSet && asks && c.roles.Remediates(e.Actor),
 		e.Kind == history.FenceRequested && c.roles.Agent(e.Actor),
-		e.Kind == history.VolumeFenced && c.roles.Tested(e.Actor):
+		e.Kind == history.StorageFenceAsked && c.roles.Remediates(e.Actor):
 		if h.begun.Kind == "" {
 			h.begun = *e
 		}
 		if !h.Known() {
 			c.Suspend(e, ", and nobody saw whether its volume was mounted")
 		}
-	case e.Kind == history.AnnotationRemoved && asks, e.Kind == history.FenceEnded:
+	case e.Kind == history.AnnotationRemoved && asks, e.Kind == history.FenceEnded, e.Kind == history.StorageUnfenceAsked:
 		if h.mayWrite() {
 			h.begun = history.Event{} // it came to nothing
 		}

@@ -159,6 +159,10 @@ const (
 	// DetachAsked is a VolumeAttachment's being marked for deletion, or gone unmarked. Value is the
 	// volume.
 	DetachAsked Kind = "detach-asked"
+	// StorageFenceAsked and StorageUnfenceAsked are the word of a StorageFence: Host is to be kept
+	// out of the storage, or let in again. The storage does that later, if at all.
+	StorageFenceAsked   Kind = "storage-fence-asked"
+	StorageUnfenceAsked Kind = "storage-unfence-asked"
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
 	// Pod that is gone from the API releases its workload. Value is the UID of the
 	// Node that it was bound to, of Pods that say so: those of the stand-ins.
@@ -303,7 +307,8 @@ func (k Kind) Layer() Layer {
 		VolumeWritten, VolumeFenced, VolumeUnfenced, WatchdogFired, WatchdogDisarmed, LinkCut,
 		LinkRestored, LinkImpaired, EvidenceLost, EvidenceRegained:
 		return World
-	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, NodeCreated, NodeDeleted,
+	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
+		StorageUnfenceAsked, NodeCreated, NodeDeleted,
 		NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
 		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
@@ -471,6 +476,8 @@ var phrases = map[Kind]string{
 	NodeInService:        "the Node of {host} was no longer out of service",
 	VolumesInUse:         "the Node of {host} said that it uses {value}",
 	DetachAsked:          "{value} was to be detached from {host}",
+	StorageFenceAsked:    "{host} was to be kept out of the storage",
+	StorageUnfenceAsked:  "{host} was to be let in to the storage again",
 	EvidenceLost:         "the observer of {host} fell silent",
 	NodeCreated:          "the Node of {host} was created",
 	NodeDeleted:          "the Node of {host} was deleted",

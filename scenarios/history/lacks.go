@@ -13,7 +13,7 @@ func (e *Event) Lacks() string {
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, HostReleased, MachineNode,
 		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase, DrainTimeout:
 		return first(e.Host, "host", e.Object, "object")
-	case VolumeAttached, VolumeDetached, VolumeFenced, VolumeUnfenced:
+	case VolumeAttached, VolumeDetached, VolumeFenced, VolumeUnfenced, StorageFenceAsked, StorageUnfenceAsked:
 		return first(e.Host, "host", e.Object, "object")
 	case VolumeMounted, VolumeUnmounted, VolumeWritten:
 		return first(e.Host, "host", e.Boot, "boot", e.Object, "object")

@@ -52,10 +52,14 @@ func Hard(value string) bool {
 	return false
 }
 
+// KeptOut reports whether the storage keeps the host out, so that nothing there can write to the
+// volume, whatever runs.
+func (b *Body) KeptOut() bool { return b.Kept.Kind != "" }
+
 // Takes reports whether an event takes something from a Machine, or from the host that it has.
 func Takes(e *history.Event) bool {
 	switch e.Kind {
-	case history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
+	case history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted, history.StorageFenceAsked,
 		history.MachineDeleting, history.MachineDeleted, history.BareMetalHostDeleted, history.ProvisioningState, history.HostConsumer:
 		return true
 	case history.AnnotationSet:
@@ -132,6 +136,8 @@ type Body struct {
 	last         string
 	// Gap says that the observer has fallen silent before.
 	Gap bool
+	// Kept is since when the storage keeps the host out, zero if it doesn't.
+	Kept history.Event
 }
 
 // Known reports whether the state of the host is a fact.
@@ -164,6 +170,10 @@ func (b *Body) Observe(e *history.Event) (gone bool) {
 		gone = b.begin(e)
 		b.Complete = b.Complete || e.Boot == b.Boot
 		return gone
+	case history.VolumeFenced:
+		b.Kept = *e
+	case history.VolumeUnfenced:
+		b.Kept = history.Event{}
 	case history.EvidenceLost:
 		b.Blind, b.Seen, b.Gap = true, false, true
 	case history.EvidenceRegained:

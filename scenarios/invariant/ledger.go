@@ -40,6 +40,8 @@ var HarmKinds = []HarmKind{
 	{"a Node was called out of service", history.NodeOutOfService, nil, "released-only-when-over"},
 	{"a Node was called in service again", history.NodeInService, nil, "own-annotations-only"},
 	{"a volume was to be detached", history.DetachAsked, nil, "released-only-when-over"},
+	{"a host was to be kept out of the storage", history.StorageFenceAsked, nil, "bystanders-spared"},
+	{"a host was to be let in to the storage again", history.StorageUnfenceAsked, nil, "released-only-when-over"},
 	{"a Node was cordoned", history.NodeCordoned, nil, "bystanders-spared"},
 	{"a Pod was evicted", history.PodTerminating, nil, "bystanders-spared"},
 	{"a Pod was ended", history.PodDeleted, nil, "fenced-before-release"},

@@ -34,6 +34,18 @@ func nodeFence(before, after *fence.NodeFence, emit func(history.Event)) {
 	}
 }
 
+// storageFence emits the wishes of a StorageFence. Its end is none.
+func storageFence(before, after *fence.StorageFence, emit func(history.Event)) {
+	if after == nil || before != nil && before.Spec == after.Spec {
+		return
+	}
+	kind := history.StorageFenceAsked
+	if after.Spec.FenceState == fence.Unfenced {
+		kind = history.StorageUnfenceAsked
+	}
+	emit(history.Event{Kind: kind, Host: after.Spec.Node, Object: "StorageFence/" + after.Name, UID: string(after.UID)})
+}
+
 // reservation emits the end of a module's objects' keeping their hosts for tenants.
 func reservation(kind string, r controllers.Reservation) func(before, after client.Object, emit func(history.Event)) {
 	keeps := func(obj client.Object) string {

@@ -74,6 +74,11 @@ var kinds = []Kind{
 		Dumped: true,
 	},
 	{GVK: fence.GroupVersion.WithKind("NodeFence"), Changes: changes(nodeFence), Dumped: true},
+	{
+		GVK:     fence.GroupVersion.WithKind("StorageFence"),
+		Kind:    scenarios.Kind{Changed: true, Made: true},
+		Changes: changes(storageFence), Dumped: true,
+	},
 }
 
 // foreign is the default treatment of a kind that a module has brought.

@@ -1,5 +1,6 @@
-// Package fence holds the NodeFence, by which the agents of seed 004 agree that a boot
-// of a host has to end, and which keeps what is needed to make its Node again.
+// Package fence holds two objects of fencing. By the NodeFence the agents of seed 004 agree that a
+// boot of a host has to end, and it keeps what is needed to make its Node again. The StorageFence
+// keeps a host out of the storage.
 //
 // +kubebuilder:object:generate=true
 // +groupName=fencelab.dev
@@ -17,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GroupVersion is the group and version of the NodeFence.
+// GroupVersion is the group and version of both.
 var GroupVersion = schema.GroupVersion{Group: "fencelab.dev", Version: "v1alpha1"}
 
-// AddToScheme registers the NodeFence.
+// AddToScheme registers both.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeFence{}, &NodeFenceList{})
+	scheme.AddKnownTypes(GroupVersion, &NodeFence{}, &NodeFenceList{}, &StorageFence{}, &StorageFenceList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
