@@ -53,7 +53,7 @@ const (
 	Attacher      = "external-attacher"
 )
 
-// managed are those that kube-controller-manager runs.
+// managed lists the controllers that kube-controller-manager runs.
 var managed = []string{NodeLifecycle, PodGC, StatefulSet, AttachDetach, TaintEviction, DaemonSet}
 
 // Runs are the standard controllers that the cluster runs, of those for which there are stand-ins.
