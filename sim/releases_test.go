@@ -356,6 +356,8 @@ type steadyStorage struct{}
 
 func (steadyStorage) Attach(context.Context, string, string) error { return nil }
 func (steadyStorage) Detach(context.Context, string, string) error { return nil }
+func (steadyStorage) Fence(context.Context, string) error          { return nil }
+func (steadyStorage) Unfence(context.Context, string) error        { return nil }
 
 // pace is how long an operation takes, and how long a kube-controller-manager that was killed is
 // away. Where the scripts were recorded it was one of these, or between them.
