@@ -20,7 +20,7 @@ func (r runsThese) Runs() []string { return r.names }
 
 // TestStandInsFillWhatIsMissing: one runs unless everything that it stands in for does.
 func TestStandInsFillWhatIsMissing(t *testing.T) {
-	all := []string{cluster.NodeLifecycle, cluster.PodGC, cluster.StatefulSet, cluster.Scheduler, cluster.AttachDetach, cluster.TaintEviction, cluster.Attacher, cluster.DaemonSet}
+	all := []string{cluster.NodeLifecycle, cluster.PodGC, cluster.StatefulSet, cluster.Scheduler, cluster.AttachDetach, cluster.TaintEviction, cluster.Attacher, cluster.DaemonSet, cluster.CSIAddons}
 	plan := &scenarios.Plan{Spec: scenarios.Spec{
 		Topology:    scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}, Workload: scenarios.Workload{Host: "worker-1"}},
 		Controllers: []scenarios.Controller{{Name: "reboot"}},

@@ -51,6 +51,8 @@ const (
 	DaemonSet     = "daemonset-controller"
 	Scheduler     = "kube-scheduler"
 	Attacher      = "external-attacher"
+	// CSIAddons fences at a storage. No cluster here runs it.
+	CSIAddons = "csi-addons"
 )
 
 // managed lists the controllers that kube-controller-manager runs.
