@@ -130,6 +130,7 @@ var nouns = map[string]string{
 	"elect": "turn in the election of OBJECT", "take": "next turn", "add": "timer for OBJECT", "step": "next look", "give up": "patience with OBJECT",
 	"answer": "timer", "ask": "question to OBJECT", "feed": "feeding of the watchdog", "reboot": "reset of OBJECT", "stop": "stop of OBJECT",
 	"attach": "attachment of OBJECT", "detach": "detachment of OBJECT", "mount": "mount of OBJECT", "unmount": "unmount of OBJECT", "write": "write to OBJECT",
+	"fence": "fence at OBJECT", "unfence": "end of the fence at OBJECT",
 	"power on": "power-on", "force off": "power-off", "shut down": "shutdown", "boot": "boot", "reset": "reset by the watchdog",
 }
 
