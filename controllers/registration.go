@@ -233,6 +233,14 @@ type Deps struct {
 	Decided func(facts any, action string)
 }
 
+// storage is the way to the storage, nil where there is none.
+func (d Deps) storage(s release.DriverSettings) release.Storage {
+	if d.Storage == nil {
+		return nil
+	}
+	return d.Storage(s.Timeout.Duration)
+}
+
 // Default returns this program's set: fencelab's own controllers, and those of added modules.
 func Default() *Set {
 	program.Lock()
@@ -450,11 +458,7 @@ var registrations = []Registration{
 
 		StandsInFor: []string{"external-attacher"}, ReachesStorage: true,
 	}, release.DefaultDriverSettings, func(d Deps, settings release.DriverSettings) (reconcile.Reconciler, error) {
-		attacher := &release.Attacher{Client: d.Client}
-		if d.Storage != nil {
-			attacher.Storage = d.Storage(settings.Timeout.Duration)
-		}
-		return attacher, nil
+		return &release.Attacher{Client: d.Client, Storage: d.storage(settings)}, nil
 	}),
 	register(Registration{
 		Name:    "storagefencer",
@@ -463,11 +467,7 @@ var registrations = []Registration{
 
 		StandsInFor: []string{"csi-addons"}, ReachesStorage: true,
 	}, release.DefaultDriverSettings, func(d Deps, settings release.DriverSettings) (reconcile.Reconciler, error) {
-		fencer := &release.Fencer{Client: d.Client}
-		if d.Storage != nil {
-			fencer.Storage = d.Storage(settings.Timeout.Duration)
-		}
-		return fencer, nil
+		return &release.Fencer{Client: d.Client, Storage: d.storage(settings)}, nil
 	}),
 	register(Registration{
 		Name:    "podgc",

@@ -94,8 +94,8 @@ func topology(spec *scenarios.Spec) []client.Object {
 
 // kinds holds the kinds that the world itself works with, and the table of all kinds.
 type kinds struct {
-	node, pod, lease, budget, attachment *kube.Kind
-	table                                map[*kube.Kind]*objects.Kind
+	node, pod, lease, budget, attachment, host *kube.Kind
+	table                                      map[*kube.Kind]*objects.Kind
 }
 
 // New returns a simulator with fencelab's own controllers.
@@ -130,7 +130,7 @@ func With(set *controllers.Set) (*Simulator, error) {
 	for _, own := range [...]struct {
 		kind **kube.Kind
 		obj  client.Object
-	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}, {&s.kinds.budget, &policyv1.PodDisruptionBudget{}}, {&s.kinds.attachment, &storagev1.VolumeAttachment{}}} {
+	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}, {&s.kinds.budget, &policyv1.PodDisruptionBudget{}}, {&s.kinds.attachment, &storagev1.VolumeAttachment{}}, {&s.kinds.host, &api.BareMetalHost{}}} {
 		if *own.kind, err = s.server.KindOf(own.obj); err != nil {
 			return nil, err
 		}

@@ -323,11 +323,7 @@ func (h healer) HealBMC(host string, but []string) {
 	if h.addresses[host] == host {
 		return
 	}
-	kind, err := h.sim.server.KindOf(&api.BareMetalHost{})
-	if err != nil {
-		return
-	}
-	if obj, err := h.store.Get(kind, client.ObjectKey{Namespace: objects.Namespace, Name: host}); err == nil {
+	if obj, err := h.store.Get(h.sim.kinds.host, client.ObjectKey{Namespace: objects.Namespace, Name: host}); err == nil {
 		h.addresses.place(host, addressee(obj.(*api.BareMetalHost)))
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -72,11 +72,11 @@ func (a addresses) place(host, at string) {
 
 // addressee is the host name in the address of a host's BMC.
 func addressee(host *api.BareMetalHost) string {
-	_, rest, _ := strings.Cut(host.Spec.BMC.Address, "://")
-	if end := strings.IndexAny(rest, "/:"); end >= 0 {
-		rest = rest[:end]
+	u, err := url.Parse(host.Spec.BMC.Address)
+	if err != nil {
+		return ""
 	}
-	return rest
+	return u.Hostname()
 }
 
 func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
@@ -64,11 +63,9 @@ func (w simulated) Delete(t *testing.T, obj client.Object) {
 }
 
 func (w simulated) Get(t *testing.T, obj client.Object) {
-	stored, err := w.st.b.store.Get(w.kind(t, obj), client.ObjectKeyFromObject(obj))
-	if err != nil {
+	if err := (inStore{w}).get(obj); err != nil {
 		t.Fatal(err)
 	}
-	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(stored.DeepCopyObject()).Elem())
 }
 
 func (w simulated) Until(t *testing.T, what string, holds func() bool) {

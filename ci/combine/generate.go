@@ -262,10 +262,10 @@ func stories() []story {
 					first := s.steps(reached, "worker-1")
 					needs := s.onVolume || op.onVolume
 					if !needs {
-						all = append(all, s.story(first, op, beside, ""))
+						all = append(all, s.story(first, op, beside, false))
 					}
 					if needs || beside == 0 {
-						all = append(all, s.story(first, op, beside, "volume"))
+						all = append(all, s.story(first, op, beside, true))
 					}
 				}
 			}
@@ -330,7 +330,7 @@ var kinds = map[string]string{"reboot": "BareMetalHost", "remediation": "BareMet
 
 // story brings the second host to its phase, the first one to its own, does the operation, takes it
 // back, and gives everything time to end.
-func (s *set) story(first path, op operation, beside int, volume string) story {
+func (s *set) story(first path, op operation, beside int, onVolume bool) story {
 	name := s.name + "." + first.phase + "." + op.name
 	var second path
 	if beside > 0 {
@@ -338,8 +338,8 @@ func (s *set) story(first path, op operation, beside int, volume string) story {
 		name += "." + second.phase
 	}
 	workload := "{host: worker-1}"
-	if volume != "" {
-		name, workload = name+"."+volume, "{host: worker-1, volume: {name: data}}"
+	if onVolume {
+		name, workload = name+".volume", "{host: worker-1, volume: {name: data}}"
 	}
 	steps := append(slices.Clone(second.steps), first.steps...)
 	do := func(text string) {

@@ -48,6 +48,22 @@ func SetSpec(obj client.Object, fields string) client.Patch {
 	return patch(obj, "", `,"spec":{`+fields+"}")
 }
 
+// AddFinalizer returns the patch that gives obj a finalizer, behind those that it has. The patch
+// fails with a conflict if obj has changed since it was read.
+func AddFinalizer(obj client.Object, name string) client.Patch {
+	return SetFinalizers(obj, append(otherFinalizers(obj, name), name))
+}
+
+// RemoveFinalizer returns the patch that leaves obj its other finalizers. The patch fails with a
+// conflict if obj has changed since it was read.
+func RemoveFinalizer(obj client.Object, name string) client.Patch {
+	return SetFinalizers(obj, otherFinalizers(obj, name))
+}
+
+func otherFinalizers(obj client.Object, name string) []string {
+	return slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == name })
+}
+
 // SetFinalizers returns the patch that gives obj these finalizers and no others. The
 // patch fails with a conflict if obj has changed since it was read.
 func SetFinalizers(obj client.Object, finalizers []string) client.Patch {

@@ -116,10 +116,10 @@ type AttachDetach struct {
 	known map[Place]*memory
 	// verified is when it last looked whether they still are, and listed when at all Pods.
 	verified, listed time.Time
-	// managed are the Nodes whose Pods count, there those of them that were there, and pods the
-	// Pods that it has looked at.
-	managed, there map[string]bool
-	pods           map[types.UID]sight
+	// managed has the Nodes whose Pods count, and whether each was there at the last look; pods has
+	// the Pods that it has looked at.
+	managed map[string]bool
+	pods    map[types.UID]sight
 }
 
 // sight is how a Pod looked, and whether its Node was managed then.
@@ -195,16 +195,22 @@ func (r *AttachDetach) admit(s *situation) {
 	}
 	seen := map[types.UID]sight{}
 	wanted := map[Place]bool{}
-	keeps := map[string]bool{}
-	for name := range s.nodes { // order does not matter: a set
-		keeps[name] = true
+	managed := map[string]bool{}
+	for name := range s.nodes { // order does not matter: each fills its own entry
+		managed[name] = true
+	}
+	for name, there := range r.managed { // order does not matter: each fills its own entry
+		if s.nodes[name] == nil && !there {
+			managed[name] = false // its deletion found a Pod that wanted a volume
+		}
 	}
 	for _, pod := range s.pods {
 		at := Place{api.VolumeOf(pod), pod.Spec.NodeName}
 		before, known := r.pods[pod.UID]
+		_, was := r.managed[at.Node]
 		now := sight{pod.ResourceVersion, before.counts}
 		if !known || all || before.version != now.version {
-			now.counts = before.counts || r.managed[at.Node] || s.nodes[at.Node] != nil
+			now.counts = before.counts || was || s.nodes[at.Node] != nil
 		}
 		seen[pod.UID] = now
 		if m := r.known[at]; m != nil {
@@ -212,21 +218,12 @@ func (r *AttachDetach) admit(s *situation) {
 		}
 		if now.counts && wants(pod) {
 			wanted[at] = true
-			if r.managed[at.Node] {
-				keeps[at.Node] = true
+			if was && s.nodes[at.Node] == nil {
+				managed[at.Node] = false
 			}
 		}
 	}
-	for name := range r.managed { // order does not matter: a set
-		if !r.there[name] {
-			keeps[name] = true // its deletion found a Pod that wanted a volume
-		}
-	}
-	r.there = map[string]bool{}
-	for name := range s.nodes { // order does not matter: a set
-		r.there[name] = true
-	}
-	r.managed, r.pods, s.wanted = keeps, seen, wanted
+	r.managed, r.pods, s.wanted = managed, seen, wanted
 }
 
 // verify forgets each attachment that somebody else has ended, so that it is made anew if a Pod

@@ -57,11 +57,10 @@ func (r *Attacher) Reconcile(ctx context.Context, request reconcile.Request) (re
 		if err = r.Storage.Detach(ctx, volume, node); err != nil {
 			break
 		}
-		rest := slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == finalizer })
-		err = r.Client.Patch(ctx, a, api.SetFinalizers(a, rest))
+		err = r.Client.Patch(ctx, a, api.RemoveFinalizer(a, finalizer))
 	case a.DeletionTimestamp != nil:
 	case !has: // its event brings it here again
-		err = r.Client.Patch(ctx, a, api.SetFinalizers(a, append(slices.Clone(a.Finalizers), finalizer)))
+		err = r.Client.Patch(ctx, a, api.AddFinalizer(a, finalizer))
 	case !a.Status.Attached:
 		if err = r.Storage.Attach(ctx, volume, node); err != nil {
 			break

@@ -32,11 +32,10 @@ func (r *Fencer) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	has := slices.Contains(f.Finalizers, fenceFinalizer)
 	switch {
 	case f.DeletionTimestamp != nil && has:
-		rest := slices.DeleteFunc(slices.Clone(f.Finalizers), func(name string) bool { return name == fenceFinalizer })
-		err = r.Client.Patch(ctx, f, api.SetFinalizers(f, rest))
+		err = r.Client.Patch(ctx, f, api.RemoveFinalizer(f, fenceFinalizer))
 	case f.DeletionTimestamp != nil, f.Is(f.Spec.FenceState):
 	case !has: // its event brings it here again
-		err = r.Client.Patch(ctx, f, api.SetFinalizers(f, append(slices.Clone(f.Finalizers), fenceFinalizer)))
+		err = r.Client.Patch(ctx, f, api.AddFinalizer(f, fenceFinalizer))
 	default:
 		err = r.carryOut(ctx, f)
 	}
@@ -47,9 +46,9 @@ func (r *Fencer) Reconcile(ctx context.Context, request reconcile.Request) (reco
 }
 
 func (r *Fencer) carryOut(ctx context.Context, f *fence.StorageFence) error {
-	do, result, message := r.Storage.Fence, fence.Succeeded, fence.FencedMessage
+	do, result, message := r.Storage.Fence, fence.Succeeded, f.Spec.FenceState.Message()
 	if f.Spec.FenceState == fence.Unfenced {
-		do, message = r.Storage.Unfence, fence.UnfencedMessage
+		do = r.Storage.Unfence
 	}
 	failed := do(ctx, f.Spec.Node)
 	if failed != nil {

@@ -37,12 +37,12 @@ var kinds = []Kind{
 	{
 		GVK: corev1.SchemeGroupVersion.WithKind("Node"), Resource: "nodes", Status: true,
 		Kind:    scenarios.Kind{Named: scenarios.AfterNode, Annotated: true, Changed: true, Made: true, Unmade: true},
-		Changes: changes(node), Dumped: true,
+		Changes: changes(node), NamesNode: true, Dumped: true,
 	},
 	{
 		GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods", Namespaced: true, Status: true,
 		Kind:    scenarios.Kind{Changed: true, Made: true},
-		Changes: changes(pod), Dumped: true,
+		Changes: changes(pod), NamesNode: true, Dumped: true,
 	},
 	{GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true},
 	{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", Namespaced: true, Kind: scenarios.Kind{Heartbeat: true}},
@@ -53,7 +53,7 @@ var kinds = []Kind{
 	{
 		GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), Resource: "volumeattachments", Status: true,
 		Kind:    scenarios.Kind{Changed: true, Made: true, Obstacle: true},
-		Changes: changes(attachment), Dumped: true,
+		Changes: changes(attachment), NamesNode: true, Dumped: true,
 	},
 	{
 		GVK: api.GroupVersion.WithKind("BareMetalHost"),
@@ -73,11 +73,11 @@ var kinds = []Kind{
 		Kind:   scenarios.Kind{Named: scenarios.AfterCluster, Changed: true, Made: true},
 		Dumped: true,
 	},
-	{GVK: fence.GroupVersion.WithKind("NodeFence"), Changes: changes(nodeFence), Dumped: true},
+	{GVK: fence.GroupVersion.WithKind("NodeFence"), Changes: changes(nodeFence), NamesNode: true, Dumped: true},
 	{
 		GVK:     fence.GroupVersion.WithKind("StorageFence"),
 		Kind:    scenarios.Kind{Changed: true, Made: true},
-		Changes: changes(storageFence), Dumped: true,
+		Changes: changes(storageFence), NamesNode: true, Dumped: true,
 	},
 }
 
@@ -99,6 +99,8 @@ type Kind struct {
 	// Changes hands over the events that stand for what became different between two
 	// versions; nil for a kind that no guarantee looks at. See [Names.Changes].
 	Changes func(before, after metav1.Object, emit func(history.Event))
+	// NamesNode says that Changes has the name of a Node as the host of its events.
+	NamesNode bool
 	// Foreign says that a module has brought it: no guarantee looks at it, but where a story says
 	// what of it is a request.
 	Foreign bool

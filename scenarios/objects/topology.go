@@ -102,7 +102,7 @@ func (n *Names) host(kind scenarios.Naming, name string) string {
 // it was deleted. The events have neither number nor time.
 //
 // The host that an event belongs to is the object's own name for BareMetalHosts, the
-// Node's host for Nodes, fences and Pods, and the host that a Machine's annotation names.
+// Node's host for kinds that name one, and the host that a Machine's annotation names.
 // A Machine that has lost that is still the one of its host in the topology.
 func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
 	if kind.Changes == nil {
@@ -112,7 +112,7 @@ func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(histo
 		switch of, name, _ := strings.Cut(e.Object, "/"); {
 		case of == "Machine" && e.Host == "":
 			e.Host = n.host(scenarios.AfterMachine, name)
-		case of == "Node" || of == "NodeFence" || of == "Pod" || of == "VolumeAttachment" || of == "StorageFence":
+		case kind.NamesNode:
 			e.Host = n.host(scenarios.AfterNode, e.Host)
 		}
 		emit(e)

@@ -60,20 +60,21 @@ type StorageFenceStatus struct {
 // Result is how an operation ended.
 type Result string
 
-// The results, and the messages of operations that succeeded.
+// The results.
 const (
 	Succeeded Result = "Succeeded"
 	Failed    Result = "Failed"
-
-	FencedMessage   = "fencing operation successful"
-	UnfencedMessage = "unfencing operation successful"
 )
+
+// Message is that of the operation that brings the state about, once it has succeeded.
+func (s FenceState) Message() string {
+	if s == Unfenced {
+		return "unfencing operation successful"
+	}
+	return "fencing operation successful"
+}
 
 // Is reports whether the storage has done what the object says, and that is the state.
 func (f *StorageFence) Is(state FenceState) bool {
-	message := FencedMessage
-	if state == Unfenced {
-		message = UnfencedMessage
-	}
-	return f.Spec.FenceState == state && f.Status.Result == Succeeded && f.Status.Message == message
+	return f.Spec.FenceState == state && f.Status.Result == Succeeded && f.Status.Message == state.Message()
 }
