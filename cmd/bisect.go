@@ -119,7 +119,7 @@ func (b *bisection) run(ctx context.Context, plan string) (err error) {
 		verdicts[i], err = b.try(ctx, i)
 		return verdicts[i], err
 	})
-	// An end that nothing has tried has the user's verdict, until its page is wanted.
+	// The search takes the user's word for both ends. Their pages are wanted now, so try them.
 	for i, want := range map[int]bisect.Verdict{good: bisect.Good, bad: bisect.Bad} { // order does not matter: both, or none
 		if err == nil && verdicts[i] == bisect.Untried {
 			if verdicts[i], err = b.try(ctx, i); err == nil && verdicts[i] != want {

@@ -210,10 +210,10 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	return r.Finish(ledger, out, ended)
 }
 
-// ownLeads is the reference of whoever names none: fencelab's own controllers.
+// ownLeads compares with fencelab's own controllers, as --leads does without a value.
 const ownLeads = "own"
 
-// retoldLeads is the story itself, with something changed that must not matter.
+// retoldLeads compares with the story itself, in which something is changed that must not matter.
 const retoldLeads = "retold"
 
 // compare has the session compare runs with the reference that was asked for.

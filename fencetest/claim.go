@@ -42,7 +42,7 @@ func (c *claimed) Observe(e *history.Event) *invariant.Violation {
 // Pending implements invariant.Checker.
 func (c *claimed) Pending() string { return "" }
 
-// RuledOn implements invariant.Checker: no claim is a rule for harms.
+// RuledOn implements invariant.Checker: a harm needs a guarantee, and no claim counts as one.
 func (c *claimed) RuledOn(*history.Event) (*history.Event, bool) { return nil, false }
 
 // Finish implements invariant.Checker.

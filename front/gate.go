@@ -75,7 +75,7 @@ func (w crowd) remove(c *conn) {
 	*w.number--
 }
 
-// worst is the connection to be given up: of the client that has the most.
+// worst chooses the connection to close: one of the client that has the most.
 func (w crowd) worst() *conn {
 	var most map[*conn]bool
 	for _, conns := range w.clients {
@@ -86,8 +86,8 @@ func (w crowd) worst() *conn {
 	return worst(most)
 }
 
-// worst is the connection that has got the least far, of those the oldest; nil if all
-// are busy.
+// worst chooses the connection that has got the least far, and of those the oldest. It returns nil
+// if all are busy.
 func worst(conns map[*conn]bool) (worst *conn) {
 	for c := range conns {
 		if c.stage == busy {

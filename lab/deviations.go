@@ -138,8 +138,8 @@ func (l *life) gone() bool {
 	return l.dead
 }
 
-// AsOf implements gate.Listener: the first list of each kind that fills a cache is as old as the
-// incarnation's are to be.
+// AsOf implements gate.Listener: if the incarnation is to start from stale caches, the first list
+// of each kind is as old as they are.
 func (l *life) AsOf(r gate.Request) string {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

@@ -140,7 +140,7 @@ func clients(config *rest.Config) (func(time.Duration) client.Client, error) {
 	make := func(within time.Duration) (client.Client, error) {
 		c := rest.CopyConfig(config)
 		c.Timeout = within
-		// A dead connection of HTTP/2 would be used again until its pings fail.
+		// HTTP/2 goes on using a dead connection until its pings fail.
 		c.NextProtos = []string{"http/1.1"}
 		return client.New(c, client.Options{Scheme: api.NewScheme(), Mapper: mapper()})
 	}

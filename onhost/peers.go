@@ -25,7 +25,7 @@ const (
 	path = "/question"
 	// maxMessage is more than any question or answer has.
 	maxMessage = 16 << 10
-	// mostAnswers are worked on at once: each costs the API server some requests.
+	// mostAnswers bounds the answers in work: each costs the API server some requests.
 	mostAnswers = 32
 	// answerWithin bounds one.
 	answerWithin = 30 * time.Second

@@ -46,8 +46,8 @@ func (u *uplink) writes() bool  { return u.api.takes() && u.reaches() }
 func (u *uplink) hears() bool   { return !u.api.away && u.carries(scenarios.API, "") }
 func (u *uplink) sends() bool   { return u.carries("", scenarios.API) }
 
-// carries reports whether a message gets through, where "" stands for the process: over its own
-// link, and over that of its host.
+// carries reports whether a message gets through; "" stands for the process. It takes the process's
+// own link and that of its host.
 func (u *uplink) carries(from, to string) bool {
 	n := &u.w.network
 	return n.carries(cmp.Or(from, u.at), cmp.Or(to, u.at)) && (u.host == "" || n.carries(cmp.Or(from, u.host), cmp.Or(to, u.host)))

@@ -101,7 +101,7 @@ func divideAll(ctx context.Context, all []Mutant, dir, only string, schedules in
 	return nil
 }
 
-// shrinks is the row of what the schedules that found a mistake shrink to.
+// shrinks writes a mistake's row: how small the schedules become that found it.
 func shrinks(mutant string, all []finding.Shrunk) string {
 	if len(all) == 0 {
 		return fmt.Sprintf("| `%s` | 0 | | | |\n", mutant)

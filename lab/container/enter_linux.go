@@ -105,7 +105,7 @@ func (p *prepared) enter() error {
 	return os.Chdir(cmp.Or(p.Dir, "/"))
 }
 
-// files opens the files of the image, from which no link leads to the host's.
+// files opens the image's files. No symbolic link in the image leads out of it to the host's files.
 type files struct {
 	*os.Root
 	at string

@@ -49,7 +49,7 @@ type Spender interface {
 	Spent() []Spent
 }
 
-// A Claimer is a Backend whose user has further claims, in code.
+// A Claimer is a Backend that judges claims which its user has written in Go, too.
 type Claimer interface {
 	Claims() []invariant.Invariant
 }

@@ -154,8 +154,8 @@ func relay(ctx context.Context, r *tcp.ForwarderRequest, target string) {
 	half.Wait()
 }
 
-// keepAlive has the end of a guest that was switched off noticed when the target, were it connected
-// to the guest itself, would notice it: these are the times of Go's servers.
+// keepAlive sets the times of Go's servers, so that the target notices the end of a guest that was
+// switched off as late as it would if it were connected to the guest itself.
 func keepAlive(endpoint tcpip.Endpoint) {
 	idle, interval := tcpip.KeepaliveIdleOption(15*time.Second), tcpip.KeepaliveIntervalOption(15*time.Second)
 	endpoint.SetSockOpt(&idle)

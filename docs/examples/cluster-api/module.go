@@ -103,10 +103,10 @@ func dynamic(kind string) *unstructured.Unstructured {
 	return obj
 }
 
-// constants answers for what never changes in these stories, and the simulated API server
-// doesn't serve: the metadata of CustomResourceDefinitions, where Cluster API looks which
-// version of a kind of infrastructure it should use; the only Namespace; DaemonSets, of
-// which it wants to know that they exist; and PersistentVolumes, of which there are none.
+// constants answers reads of what the simulated API server doesn't serve and these stories never
+// change: the metadata of CustomResourceDefinitions, from which Cluster API takes the version of a
+// kind of infrastructure; the only Namespace; DaemonSets, whose existence it checks; and
+// PersistentVolumes, of which there are none.
 type constants struct{ client.Client }
 
 // Get reads everything else.
