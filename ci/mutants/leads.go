@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +8,14 @@ import (
 	"os/exec"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 )
 
-// leadAll looks for leads of the mutants that no guarantee objects to, and writes the table.
-func leadAll(ctx context.Context, all []Mutant, dir, right, only string, limit time.Duration, table string) error {
+// leadAll looks for leads of the mutants that no guarantee objects to. One of which it is known why
+// nothing finds it has to be asked for.
+func leadAll(ctx context.Context, all []Mutant, dir, right, only string, limit time.Duration) error {
 	chosen, err := survivors(all, only)
 	if err != nil {
 		return err
@@ -31,12 +30,16 @@ func leadAll(ctx context.Context, all []Mutant, dir, right, only string, limit t
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
-	page := leadPage(chosen, found, limit)
-	fmt.Print(string(page[:bytes.Index(page, []byte("\n| "))]))
-	if table == "" {
-		return nil
+	shown, broken := 0, 0
+	for _, f := range found {
+		if f.Twin != nil || f.Retold != nil {
+			shown++
+		} else if f.Broken != "" {
+			broken++
+		}
 	}
-	return os.WriteFile(table, page, 0o644)
+	fmt.Printf("%d mistakes that no guarantee has found: %d show as a lead within %s, and %d others break a story by now\n", len(chosen), shown, limit, broken)
+	return nil
 }
 
 func lead(ctx context.Context, m Mutant, dir, right string, limit time.Duration) (*finding.Led, error) {
@@ -70,31 +73,4 @@ func leadRow(m Mutant, f *finding.Led) string {
 		broken = "`" + f.Broken + "`"
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |", m.ID, cell(m.Mistake), cell(show(f.Twin, "the right ones")), cell(show(f.Retold, "told again")), broken)
-}
-
-// leadPage is the document about leads.
-func leadPage(chosen []Mutant, found []*finding.Led, limit time.Duration) []byte {
-	shown, broken := 0, 0
-	var rows strings.Builder
-	for i, f := range found {
-		if f.Twin != nil || f.Retold != nil {
-			shown++
-		} else if f.Broken != "" {
-			broken++
-		}
-		rows.WriteString(leadRow(chosen[i], f) + "\n")
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `# Leads of mistakes that no guarantee finds
-
-For those who read [leads](../reports.md#leads). Each line is a mistake in the source of a controller that [nothing
-finds](mutants.md), and the strangest lead of the first schedule that gave one within %s: beside the right controllers in
-the same schedule, and beside its own story told again. Of %d mistakes %d show as a lead, and %d others break a story by now.
-Where there is nothing, no schedule that was played reaches the mistake, or it makes too small a difference.
-`+"`go run ./ci/mutants -leads -limit %s -table docs/measured/leads.md`"+` writes this page.
-
-| mutant | mistake | beside the right ones | told again | breaks |
-|---|---|---|---|---|
-%s`, limit, len(chosen), shown, broken, limit, rows.String())
-	return b.Bytes()
 }
