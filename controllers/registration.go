@@ -452,9 +452,10 @@ var registrations = []Registration{
 		return &release.AttachDetach{Client: d.Client, Live: d.Live, Clock: d.Steady, Settings: settings}, nil
 	}),
 	register(Registration{
-		Name:    "attacher",
-		For:     &storagev1.VolumeAttachment{},
-		Workers: 1, ForVolumes: true,
+		Name: "attacher",
+		For:  &storagev1.VolumeAttachment{},
+		// A detach that hangs must not keep other volumes waiting.
+		Workers: 10, ForVolumes: true,
 
 		StandsInFor: []string{"external-attacher"}, ReachesStorage: true,
 	}, release.DefaultDriverSettings, func(d Deps, settings release.DriverSettings) (reconcile.Reconciler, error) {

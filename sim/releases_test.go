@@ -94,6 +94,15 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// TestPassedOver: a Pod that came before its Node gets its volume within the three minutes in which
+// all Pods are looked at, though nothing else happens and nothing is attached.
+func TestPassedOver(t *testing.T) {
+	s := &script{steps: []scriptStep{{createPod, "a", "", 4 * time.Second}, {createNode, "a", "", release.ListEvery}}}
+	if did := playReleases(t, s, 0, paces[0]); !strings.Contains(did, "VolumeAttachment a: there; attached\n") {
+		t.Errorf("the Pod waits for its volume:\n%s", did)
+	}
+}
+
 // recordedReleases returns the deeds of the real controllers, by script.
 func recordedReleases(t *testing.T) map[string]string {
 	t.Helper()

@@ -31,10 +31,10 @@ import (
 const MaxWaitForUnmount = 6 * time.Minute
 
 // verifyEvery is how often the attach-detach controller looks whether what it has attached still
-// is, and listEvery how often it looks for Pods that it passed over. Both are Kubernetes' defaults.
+// is, and ListEvery how often it looks for Pods that it passed over. Both are Kubernetes' defaults.
 const (
 	verifyEvery = time.Minute
-	listEvery   = 3 * time.Minute
+	ListEvery   = 3 * time.Minute
 )
 
 // DetachSettings are the options of the attach-detach controller.
@@ -157,8 +157,13 @@ func (r *AttachDetach) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 		r.inherit(s)
 		r.verified, r.listed = r.Clock.Now(), r.Clock.Now()
 	}
-	r.admit(s)
+	passed := r.admit(s)
 	var again time.Duration
+	sooner := func(left time.Duration) {
+		if left > 0 && (again == 0 || left < again) {
+			again = left
+		}
+	}
 	var failed []error
 	if r.Clock.Since(r.verified) >= verifyEvery {
 		r.verified = r.Clock.Now()
@@ -171,15 +176,16 @@ func (r *AttachDetach) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 	}
 	for _, at := range r.places(s) {
 		left, err := r.look(ctx, s, at)
-		if left > 0 && (again == 0 || left < again) {
-			again = left
-		}
+		sooner(left)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("volume %s on Node %s: %w", at.Volume, at.Node, err))
 		}
 	}
-	if left := verifyEvery - r.Clock.Since(r.verified); len(r.known) > 0 && (again == 0 || left < again) {
-		again = left
+	if len(r.known) > 0 {
+		sooner(verifyEvery - r.Clock.Since(r.verified))
+	}
+	if passed {
+		sooner(ListEvery - r.Clock.Since(r.listed))
 	}
 	return reconcile.Result{RequeueAfter: again}, errors.Join(failed...)
 }
@@ -187,9 +193,9 @@ func (r *AttachDetach) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 // admit decides whose Pods count. A Node is managed from when it is there until it is deleted while
 // no Pod on it wants a volume: one that is deleted while a Pod does stays for as long as the
 // process lives. A Pod whose Node isn't managed is passed over until it changes, or all Pods are
-// looked at.
-func (r *AttachDetach) admit(s *situation) {
-	all := r.Clock.Since(r.listed) >= listEvery
+// looked at. It reports whether one is.
+func (r *AttachDetach) admit(s *situation) (passed bool) {
+	all := r.Clock.Since(r.listed) >= ListEvery
 	if all {
 		r.listed = r.Clock.Now()
 	}
@@ -216,6 +222,7 @@ func (r *AttachDetach) admit(s *situation) {
 		if m := r.known[at]; m != nil {
 			m.inherited = false
 		}
+		passed = passed || !now.counts && wants(pod)
 		if now.counts && wants(pod) {
 			wanted[at] = true
 			if was && s.nodes[at.Node] == nil {
@@ -224,6 +231,7 @@ func (r *AttachDetach) admit(s *situation) {
 		}
 	}
 	r.managed, r.pods, s.wanted = managed, seen, wanted
+	return passed
 }
 
 // verify forgets each attachment that somebody else has ended, so that it is made anew if a Pod
