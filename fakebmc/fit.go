@@ -89,6 +89,11 @@ func (r Rule) Holds() (longest time.Duration, ok bool) {
 // over. What other rules do to a request is reported when it is done.
 func (r Rule) HoldsBack() (longest time.Duration, ok bool) { return r.longest(holdsBack) }
 
+// Hangs reports whether the rule leaves requests unanswered.
+func (r Rule) Hangs() bool {
+	return slices.ContainsFunc(r.expand(), func(x Rule) bool { return x.Effect.Hang })
+}
+
 // longest is for how long the rule holds something up at most; ok is false if it doesn't.
 func (r Rule) longest(what held) (longest time.Duration, ok bool) {
 	for _, x := range r.expand() {

@@ -75,7 +75,11 @@ func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
 	if !holds {
 		return nil
 	}
-	return &history.Hindrance{Party: BMCEnd(f.Host), Fails: true, Told: !fault.HoldsBack, For: fault.For}
+	h := &history.Hindrance{Party: BMCEnd(f.Host), Fails: true, Told: !fault.HoldsBack, For: fault.For}
+	if fault.Hangs && timings.Answer > fault.For {
+		h.For, h.Hangs = timings.Answer, true
+	}
+	return h
 }
 
 // HealOp withdraws every fault that doesn't last for good.

@@ -139,10 +139,11 @@ func (tr *transcript) line(line string) (err error) {
 			continue
 		}
 		switch name {
-		case "hinders": // PARTY, PARTY:NAME, PARTY:NAME+TIME beyond that, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time
+		case "hinders": // PARTY, PARTY:NAME, PARTY:NAME+TIME beyond that, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time, a ^ if requests hang
 			party, decided := strings.CutSuffix(value, "!")
+			party, hangs := strings.CutSuffix(party, "^")
 			party, told := strings.CutSuffix(party, "?")
-			e.Hinders = &history.Hindrance{Decided: decided, Told: told, Fails: told}
+			e.Hinders = &history.Hindrance{Decided: decided, Told: told, Fails: told || hangs, Hangs: hangs}
 			if party, long, ok := strings.Cut(party, "~"); ok {
 				e.Hinders.Party = party
 				if e.Hinders.For, err = time.ParseDuration(long); err != nil {

@@ -17,6 +17,9 @@ type Hindrance struct {
 	Name  string        `json:"name,omitempty"`
 	After time.Duration `json:"after,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
+	// Hangs says that what is held up never has an effect: For is how long its client waits for an
+	// answer, who may have sent it just before the party is freed.
+	Hangs bool `json:"hangs,omitempty"`
 	// Fails says that what is held up fails. It is tried again in growing intervals, so that
 	// time is lost beyond the end of what held it up; what is only late goes on at once.
 	Fails bool `json:"fails,omitempty"`

@@ -56,8 +56,9 @@ type Spell struct {
 	fails, decided bool
 	// told says that no time is lost to it: see history.Hindrance.
 	told bool
-	// beyond is how long it lasts when it has been freed.
+	// beyond is how long it lasts when it has been freed; hangs says that nothing takes effect then.
 	beyond time.Duration
+	hangs  bool
 }
 
 // open is the end of a spell that has none yet.
@@ -94,7 +95,7 @@ func (h *Hindrances) Observe(e *history.Event) {
 				s.end += h.command
 			}
 		} else {
-			s.beyond = hinders.For
+			s.beyond, s.hangs = hinders.For, hinders.Hangs
 		}
 		h.add(s)
 	}
@@ -366,7 +367,7 @@ func (h *Hindrances) Belated(e *history.Event) bool {
 func (h *Hindrances) HeldBack(command, e *history.Event) bool {
 	return slices.ContainsFunc(h.spells, func(s Spell) bool {
 		done := command.At + s.beyond
-		return s.beyond > 0 && s.Party == history.BMCEnd(e.Host) && s.begin <= command.At && command.At < s.end && e.At >= done && e.At-done < h.grace
+		return s.beyond > 0 && !s.hangs && s.Party == history.BMCEnd(e.Host) && s.begin <= command.At && command.At < s.end && e.At >= done && e.At-done < h.grace
 	})
 }
 

@@ -85,11 +85,11 @@ type Params struct {
 }
 
 // Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as
-// it is in force, and For so long afterwards, for there may be such a request. Any other holds up
-// the requests that it bends, of which events tell.
+// it is in force, and For so long afterwards, for there may be such a request; or, if it Hangs, for
+// as long as its client waits. Any other holds up the requests that it bends, of which events tell.
 type Fault struct {
-	HoldsBack bool
-	For       time.Duration
+	HoldsBack, Hangs bool
+	For              time.Duration
 }
 
 // Claim is a field that says of a host that it is off as long as it has a value.
@@ -124,8 +124,8 @@ type Timings struct {
 	// SoftTimeout is how long the power controller gives a soft shutdown, Command how
 	// long a command that was accepted; Poll is how often it looks at a host whose
 	// power is to change, Steady how often otherwise, and Backoff the longest time
-	// between attempts that fail.
-	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
+	// between attempts that fail. Answer is how long it waits for a BMC to answer.
+	SoftTimeout, Command, Poll, Steady, Backoff, Answer time.Duration
 	// Kinds are the kinds of the world's own objects; without any, all are.
 	Kinds []string
 	// StandIns are the controllers that the world has in the place of Kubernetes' own. They are

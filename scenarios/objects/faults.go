@@ -77,6 +77,7 @@ func BendsOf(spec *scenarios.Spec) Bends {
 		if long, ok := rule.Holds(); ok {
 			bend := bend{hinders: history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long, Fails: true}}
 			bend.fault.For, bend.fault.HoldsBack = rule.HoldsBack()
+			bend.fault.Hangs = rule.Hangs()
 			bends[do.AddFault.Name] = bend
 		}
 	}

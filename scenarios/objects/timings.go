@@ -76,7 +76,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		}
 		if s, ok := c.Settings.(*reboot.Settings); ok {
 			timings.SoftTimeout, timings.Command = s.SoftTimeout.Duration, s.CommandInterval.Duration
-			timings.Poll = s.PollInterval.Duration
+			timings.Poll, timings.Answer = s.PollInterval.Duration, s.BMCTimeout.Duration
 			timings.Steady, timings.Backoff = s.SteadyInterval.Duration, s.MaxBackoff.Duration
 		}
 	}
