@@ -11,11 +11,13 @@ import (
 )
 
 // ordered lists the events of a host that must come in the same order in every run of a story:
-// changes of its power, and changes of the objects by which it was fenced.
+// changes of its power, changes of the objects by which it was fenced, and what frees its volume.
 var ordered = []history.Kind{
 	history.PowerOn, history.PowerOff, history.WatchdogFired, history.BootComplete,
 	history.NodeDeleted, history.NodeCreated, history.NodeCordoned, history.NodeUncordoned,
 	history.AnnotationSet, history.AnnotationRemoved, history.FenceRequested, history.FenceEnded,
+	history.NodeOutOfService, history.NodeInService, history.DetachAsked, history.VolumeAttached, history.VolumeDetached,
+	history.StorageFenceAsked, history.StorageUnfenceAsked, history.VolumeFenced, history.VolumeUnfenced,
 }
 
 // own lists the events that a host causes itself, as soon as it gets to them. The order of the

@@ -56,9 +56,10 @@ type Spell struct {
 	fails, decided bool
 	// told says that no time is lost to it: see history.Hindrance.
 	told bool
-	// beyond is how long it lasts when it has been freed; hangs says that nothing takes effect then.
+	// beyond is how long it lasts when it has been freed.
 	beyond time.Duration
-	hangs  bool
+	// hangs says that what it held up takes no effect.
+	hangs bool
 }
 
 // open is the end of a spell that has none yet.
