@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -26,6 +27,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,8 +36,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/fencelab/fencelab/cmd/oncluster"
@@ -45,15 +49,21 @@ import (
 
 func main() {
 	keeper.Main() // does not return in the process that cleans up after us
+	keeps, err := keeper.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "costs:", err)
+		os.Exit(1)
+	}
 	pods := flag.String("pods", "", "how many Pods, as a list; each number is a Job of its own")
 	blob := flag.String("blob", "", "blob of a whole campaign, of which those of many shards are made")
 	shards := flag.String("shards", "40,1000,10000", "how many shards, as a list")
 	flag.Parse()
-	err := each(*pods, job)
+	// Each number has a directory, which is gone when we are, also if we are killed.
+	err = each(*pods, func(n int) error { return in(keeps, func(dir string) error { return job(dir, n) }) })
 	if err == nil && *blob != "" {
-		err = each(*shards, func(n int) error { return merge(*blob, n) })
+		err = each(*shards, func(n int) error { return in(keeps, func(dir string) error { return merge(dir, *blob, n) }) })
 	}
-	if err != nil {
+	if err = errors.Join(err, keeps.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, "costs:", err)
 		os.Exit(1)
 	}
@@ -75,6 +85,14 @@ func each(list string, do func(n int) error) error {
 	return nil
 }
 
+func in(k *keeper.Keeper, do func(dir string) error) error {
+	dir, err := k.TempDir("fencelab-costs")
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(dir), os.RemoveAll(dir))
+}
+
 const (
 	program  = "bin/fencelab"
 	node     = "crowd"
@@ -82,9 +100,9 @@ const (
 )
 
 // job has fencelab make a Job with n Pods at once and follow it, and prints what that took.
-func job(n int) error {
-	ctx, done := context.WithCancel(context.Background())
-	defer done()
+func job(dir string, n int) error {
+	ctx, fail := context.WithCancelCause(context.Background())
+	defer fail(nil)
 	c, err := cluster.Launch(ctx, cluster.Options{Standard: &cluster.Standard{Throttled: true}})
 	if err != nil {
 		return err
@@ -99,11 +117,6 @@ func job(n int) error {
 	if err := crowded(ctx, api, n); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "fencelab-costs")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
 	kubeconfig, err := cluster.Kubeconfig(c.Config())
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600)
@@ -118,31 +131,24 @@ func job(n int) error {
 	if err != nil {
 		return err
 	}
-	pods, err := api.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{})
+	began := time.Now()
+	first, last, err := kubelet(ctx, api, fail)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	var made []time.Duration
-	failed := make(chan error, 1)
-	go func() { failed <- kubelet(ctx, api, pods, func() { made = append(made, time.Since(began)) }) }()
 	follower := exec.CommandContext(ctx, program, "campaign", "run", filepath.Join(dir, "costs.yaml"), "--on", "kubernetes", "--store", "s3://nowhere", "--secret", "none", "--shards", strconv.Itoa(n))
 	follower.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
 	said, err := follower.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the follower ends with %w:\n%s", err, said)
+		return errors.Join(context.Cause(ctx), fmt.Errorf("the follower ends with %w:\n%s", err, said))
 	}
 	took := time.Since(began)
 	after, err := requests(ctx, api)
 	if err != nil {
 		return err
 	}
-	pods.Stop()
-	if err := <-failed; err != nil {
-		return err
-	}
 	fmt.Printf("%d Pods: the first after %s, the last after %s, the follower done after %s, with at most %d MB\n",
-		n, made[0].Round(100*time.Millisecond), made[len(made)-1].Round(100*time.Millisecond), took.Round(time.Second), resident(follower.ProcessState))
+		n, first().Sub(began).Round(100*time.Millisecond), last().Sub(began).Round(100*time.Millisecond), took.Round(time.Second), resident(follower.ProcessState))
 	var rows []string
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		if more := after[what] - before[what]; more > n/20 {
@@ -180,38 +186,45 @@ func crowded(ctx context.Context, api kubernetes.Interface, n int) error {
 	return nil
 }
 
-// kubelet has each Pod end well as soon as it has a node, with a summary.
-func kubelet(ctx context.Context, api kubernetes.Interface, pods watch.Interface, made func()) error {
-	for event := range pods.ResultChan() {
-		pod, ok := event.Object.(*corev1.Pod)
-		if !ok {
-			continue
-		}
-		if event.Type == watch.Added {
-			made()
-		}
+// kubelet has each Pod end well as soon as it has a node, with a summary. It returns when the first
+// Pod and the last one were made; an error ends the context with fail.
+func kubelet(ctx context.Context, api kubernetes.Interface, fail context.CancelCauseFunc) (first, last func() time.Time, err error) {
+	var at [2]atomic.Pointer[time.Time]
+	end := func(object any) {
+		pod := object.(*corev1.Pod)
 		if pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending {
-			continue
+			return
 		}
 		index, err := strconv.Atoi(pod.Labels[batchv1.JobCompletionIndexAnnotation])
-		if err != nil {
-			return err
-		}
-		summary, err := json.Marshal(oncluster.Summary{Shard: index + 1, Schedules: 1000, Digest: "0123456789abcdef", Findings: []string{"0123456789", "abcdefabcd"}})
-		if err != nil {
-			return err
-		}
-		ended := corev1.ContainerStatus{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(summary), FinishedAt: metav1.Now()}}}
-		pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodSucceeded, []corev1.ContainerStatus{ended}
-		text, err := json.Marshal(map[string]any{"status": pod.Status})
+		var summary, text []byte
 		if err == nil {
-			_, err = api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, "application/merge-patch+json", text, metav1.PatchOptions{}, "status")
+			summary, err = json.Marshal(oncluster.Summary{Shard: index + 1, Schedules: 1000, Digest: "0123456789abcdef", Findings: []string{"0123456789", "abcdefabcd"}})
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			text, err = json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{
+				Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(summary), FinishedAt: metav1.Now()}},
+			}}}})
+		}
+		if err == nil {
+			_, err = api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, text, metav1.PatchOptions{}, "status")
+		}
+		if err != nil && ctx.Err() == nil {
+			fail(fmt.Errorf("end Pod %s: %w", pod.Name, err))
 		}
 	}
-	return nil
+	// An informer: the API server cuts off a plain watch that falls behind.
+	pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods().Informer()
+	_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			now := time.Now()
+			at[0].CompareAndSwap(nil, &now)
+			at[1].Store(&now)
+			end(object)
+		},
+		UpdateFunc: func(_, object any) { end(object) },
+	})
+	go pods.RunWithContext(ctx)
+	return func() time.Time { return *at[0].Load() }, func() time.Time { return *at[1].Load() }, err
 }
 
 var counted = regexp.MustCompile(`^apiserver_request_total\{.*resource="([^"]*)".*subresource="([^"]*)".*verb="([^"]*)".*\} (\S+)$`)
@@ -240,16 +253,11 @@ func resident(p *os.ProcessState) int64 { return p.SysUsage().(*syscall.Rusage).
 
 // merge makes the blobs of n shards, each of them like the blob of a whole campaign, and has them
 // merged.
-func merge(blob string, n int) error {
+func merge(dir, blob string, n int) error {
 	text, err := os.ReadFile(blob)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "fencelab-costs")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
 	size := 0
 	for i := range n {
 		again, err := repeated(text, i, n)
