@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/sim/corpus/source"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -72,32 +71,6 @@ func compare(ctx context.Context, all []Mutant, dir, right string, seeds, schedu
 		os.Remove(binary)
 	}
 	fmt.Printf("\n| mistake | schedules | deviations, found with | left | longest |\n|---|---|---|---|---|\n%s", strings.Join(shrunk, ""))
-	return nil
-}
-
-// divideAll prints a table of what divides the failures of each of those mistakes, most of them
-// first, from the schedules that hold.
-func divideAll(ctx context.Context, all []Mutant, dir, only string, schedules int) error {
-	fmt.Print("| mistake | fails in | what divides |\n|---|---|---|\n")
-	for _, c := range contests {
-		i := slices.IndexFunc(all, func(m Mutant) bool { return m.ID == c.mutant })
-		if !isChosen(only, c.mutant) || i < 0 {
-			continue
-		}
-		binary, err := build(ctx, all[i], dir)
-		if err != nil {
-			return err
-		}
-		var failed []campaign.Failure
-		err = finding.Ask(exec.CommandContext(ctx, binary, "-divide", "-strategy", "portfolio", "-first", c.story, "-schedules", fmt.Sprint(schedules)), &failed)
-		if err != nil {
-			return fmt.Errorf("search %s with mutant %s: %w", c.story, c.mutant, err)
-		}
-		os.Remove(binary)
-		for _, f := range failed {
-			fmt.Printf("| `%s` | %d: %s | %s |\n", c.mutant, f.Count, cell(f.Signature), cell(f.Divides))
-		}
-	}
 	return nil
 }
 

@@ -6,7 +6,7 @@
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
 //	go run ./ci/mutants -combine 30 [-only ID,...]
 //	go run ./ci/mutants -twofold 60s [-only ID,...] [-table docs/measured/twofold.md]
-//	go run ./ci/mutants -divide 900 [-only ID,...]
+//	go run ./ci/mutants -divide 900 [-only ID,...] [-table docs/measured/divides.md]
 //	go run ./ci/mutants -leads [-only ID,...] [-limit 60s]
 //	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
@@ -92,7 +92,7 @@ func run(ctx context.Context, from, only string, limit time.Duration, table stri
 		return leadAll(ctx, all, dir, right, only, limit)
 	}
 	if divide > 0 {
-		return divideAll(ctx, all, dir, only, divide)
+		return divideAll(ctx, all, dir, only, divide, table)
 	}
 	if two > 0 {
 		return twofold(ctx, dir, right, only, two, table)

@@ -1,8 +1,11 @@
 package campaign
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -20,10 +23,16 @@ type Fact struct {
 
 const (
 	// Schedules that failed alike, those that held, kinds of failures, and facts, as many as are
-	// looked at for what divides them.
-	dividedFailed, dividedHeld, dividedKinds, dividedFacts = 200, 1000, 6, 600
+	// looked at for what divides them. Explained schedules that failed alike have the facts.
+	dividedFailed, dividedHeld, dividedKinds, dividedFacts = 200, 1000, 6, 1500
+	explained                                              = 5
 	// Pairs are made of the first pairedFacts facts.
-	pairedFacts = 60
+	pairedFacts = 400
+	// Failures that have nothing in common are divided by up to dividedParts facts, each true in at
+	// least two of them and in 1 in dividedOneIn.
+	dividedParts, dividedOneIn = 3, 5
+	// A fact that 1 in nearOneIn of the schedules that held have, too, is still worth a mention.
+	nearOneIn = 20
 )
 
 // cameOut is a schedule that was played and how it came out.
@@ -53,15 +62,41 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 		return some
 	}
 	slices.SortFunc(s.played, func(a, b cameOut) int { return a.Number - b.Number })
+	alike := func(most int, f Failure) []Schedule {
+		return of(most, func(p cameOut) bool { return f.alike(p.of) })
+	}
+	usual := make(map[Point]bool) // a fact of the default schedule divides nothing by itself
+	told, err := s.Explain(Schedule{Number: 1})
+	if err != nil {
+		return err
+	}
+	for _, f := range told {
+		usual[f.Point] = true
+	}
 	failures := t.Failures()
 	failures = failures[:min(dividedKinds, len(failures))]
 	facts, asked := make([][]Fact, len(failures)), Points{}
 	for i, f := range failures {
-		all, err := s.Explain(f.Schedule)
-		if err != nil {
-			return err
+		in := make(map[Point]int)
+		for _, schedule := range append([]Schedule{f.Schedule}, alike(explained, f)...) {
+			all, err := s.Explain(schedule)
+			if err != nil {
+				return err
+			}
+			for _, fact := range all {
+				if in[fact.Point]++; in[fact.Point] == 1 {
+					facts[i] = append(facts[i], fact)
+				}
+			}
 		}
-		facts[i] = all[:min(dividedFacts, len(all))]
+		place := func(f Fact) int {
+			if usual[f.Point] {
+				return 1
+			}
+			return 0
+		}
+		slices.SortStableFunc(facts[i], func(a, b Fact) int { return cmp.Or(in[b.Point]-in[a.Point], place(a)-place(b)) })
+		facts[i] = facts[i][:min(dividedFacts, len(facts[i]))]
 		for _, fact := range facts[i] {
 			asked = append(append(asked, fact.Point), fact.Needs...)
 		}
@@ -70,7 +105,7 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 	asked = slices.Compact(asked)
 	held := s.ask(workers, asked, of(dividedHeld, func(p cameOut) bool { return p.verdict == invariant.Held }))
 	for i, f := range failures {
-		failed := s.ask(workers, asked, of(dividedFailed, func(p cameOut) bool { return f.alike(p.of) }))
+		failed := s.ask(workers, asked, alike(dividedFailed, f))
 		at := slices.IndexFunc(t.Failed, f.alike)
 		t.Failed[at].Divides = divides(facts[i], failed, held)
 		if shrunk := t.Failed[at].Schedule.Shrunk; shrunk != nil {
@@ -81,42 +116,128 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 }
 
 // divides puts into words which of these facts, or else which two, are true in each schedule that
-// failed and in none that held.
+// failed and in none that held. Where there is none, several of them may divide the parts of what
+// failed.
 func divides(facts []Fact, failed, held []Points) string {
 	if len(failed) == 0 || len(held) == 0 {
 		return ""
 	}
-	has := func(p Points, point Point) bool { _, ok := slices.BinarySearch(p, point); return ok }
-	count := func(all []Points, points ...Point) (n int) {
-		for _, p := range all {
-			if !slices.ContainsFunc(points, func(point Point) bool { return !has(p, point) }) {
-				n++
-			}
+	inFailed, inHeld := setsOf(failed), setsOf(held)
+	facts = slices.DeleteFunc(slices.Clone(facts), func(f Fact) bool {
+		together := all(len(held))
+		for _, need := range f.Needs {
+			together = together.and(inHeld[need])
 		}
-		return n
+		return together.count() == 0
+	})
+	var parts []string
+	left := all(len(failed))
+	for len(parts) < dividedParts && left.count() > 0 {
+		words, covered := divide(facts, inFailed, inHeld, left)
+		if n := covered.count(); n < left.count() && (n < 2 || n < len(failed)/dividedOneIn) {
+			break
+		}
+		parts, left = append(parts, words), left.without(covered)
 	}
-	say := func(words string) string {
-		return fmt.Sprintf("failed in %d of %s in which %s, and held in %d of %d others", len(failed), phrase.Count(len(failed), "schedule"), words, len(held), len(held))
+	others := fmt.Sprintf("held in %d of %d others", len(held), len(held))
+	switch n, rest := len(failed)-left.count(), left.count(); {
+	case len(parts) > 0 && rest == 0:
+		return fmt.Sprintf("failed in %d of %s in which %s, and %s", n, phrase.Count(n, "schedule"), strings.Join(parts, ", or in which "), others)
+	case len(parts) > 0:
+		return fmt.Sprintf("failed in %d of %s in which %s, and %s; nothing divides %d more that failed from these", n, phrase.Count(n, "schedule"), strings.Join(parts, ", or in which "), others, rest)
+	}
+	text := fmt.Sprintf("no order, nothing unknown and no fault, nor any two of these, divides %s from %d that held", phrase.Count(len(failed), "schedule"), len(held))
+	nearest, least := "", len(held)/nearOneIn+1
+	for _, f := range facts {
+		if n := inHeld[f.Point].count(); inFailed[f.Point].count() == len(failed) && n < least {
+			nearest, least = f.Words, n
+		}
+	}
+	if nearest != "" {
+		text += fmt.Sprintf("; the nearest is that %s, as in %d of those", nearest, least)
+	}
+	return text
+}
+
+// divide returns the fact that is true in most of what is left of the schedules that failed, and in
+// none that held; or two facts if both are true in all of them, and no single one is.
+func divide(facts []Fact, inFailed, inHeld map[Point]set, left set) (words string, covered set) {
+	most := 0
+	for _, f := range facts {
+		if inHeld[f.Point].count() > 0 {
+			continue
+		}
+		if in := inFailed[f.Point].and(left); in.count() > most {
+			words, covered, most = f.Words, in, in.count()
+		}
+	}
+	if most == left.count() {
+		return words, covered
 	}
 	var always []Fact
 	for _, f := range facts {
-		if count(failed, f.Point) < len(failed) || len(f.Needs) > 0 && count(held, f.Needs...) == 0 {
-			continue
+		if len(always) < pairedFacts && inFailed[f.Point].and(left).count() == left.count() {
+			always = append(always, f)
 		}
-		if count(held, f.Point) == 0 {
-			return say(f.Words)
-		}
-		always = append(always, f)
 	}
-	always = always[:min(pairedFacts, len(always))]
 	for i, f := range always {
 		for _, g := range always[:i] {
-			if count(held, f.Point, g.Point) == 0 {
-				return say(g.Words + ", and " + f.Words)
+			if inHeld[f.Point].and(inHeld[g.Point]).count() == 0 {
+				return g.Words + ", and " + f.Words, left
 			}
 		}
 	}
-	return fmt.Sprintf("no order, nothing unknown and no fault, nor any two of these, divides %s from %d that held", phrase.Count(len(failed), "schedule"), len(held))
+	return words, covered
+}
+
+// set is a set of schedules, by their places.
+type set []uint64
+
+// setsOf returns in which schedules each point was reached.
+func setsOf(schedules []Points) map[Point]set {
+	of := make(map[Point]set)
+	for i, points := range schedules {
+		for _, p := range points {
+			if of[p] == nil {
+				of[p] = make(set, (len(schedules)+63)/64)
+			}
+			of[p][i/64] |= 1 << (i % 64)
+		}
+	}
+	return of
+}
+
+// all is the set of n schedules.
+func all(n int) set {
+	s := make(set, (n+63)/64)
+	for i := range n {
+		s[i/64] |= 1 << (i % 64)
+	}
+	return s
+}
+
+func (s set) count() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// and returns what is in both sets. One that is nil is empty.
+func (s set) and(o set) set {
+	both := make(set, min(len(s), len(o)))
+	for i := range both {
+		both[i] = s[i] & o[i]
+	}
+	return both
+}
+
+func (s set) without(o set) set {
+	left := slices.Clone(s)
+	for i := range o {
+		left[i] &^= o[i]
+	}
+	return left
 }
 
 // ask has schedules played again, and returns which of these points each of them reached.

@@ -22,6 +22,8 @@ func TestDivides(t *testing.T) {
 		{"one that failed lacks it", []Points{{1, 10}, {10}}, []Points{{10}}, "no order, nothing unknown and no fault, nor any two of these, divides 2 schedules from 1 that held"},
 		{"one that held has it", []Points{{1, 10}}, []Points{{1, 10}, {10}}, "no order"},
 		{"what no other schedule came to", []Points{{4, 99}}, []Points{{10}}, "no order"},
+		{"two kinds of failures", []Points{{1, 10}, {1, 10}, {3, 10}, {3, 10}}, []Points{{10}}, "failed in 4 of 4 schedules in which late, or in which fault, and held in 1 of 1 others"},
+		{"and one more", []Points{{1, 10}, {1, 10}, {10}}, []Points{{10}}, "failed in 2 of 2 schedules in which late, and held in 1 of 1 others; nothing divides 1 more"},
 		{"nothing held", []Points{{1, 10}}, nil, ""},
 	} {
 		got := divides([]Fact{own, late, early, fault}, tc.failed, tc.held)

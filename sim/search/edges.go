@@ -55,12 +55,14 @@ const (
 	noEffect
 )
 
-func (o old) words() string {
+func (o old) words() string { return o.process + " decided on " + o.version() }
+
+func (o old) version() string {
 	whose := o.writer + "'s write of it"
 	if o.writer == o.process {
 		whose = "its own write"
 	}
-	return fmt.Sprintf("%s decided on %s/%s older than %s", o.process, o.kind, o.name, whose)
+	return fmt.Sprintf("%s/%s older than %s", o.kind, o.name, whose)
 }
 
 // edgesOf plays the default schedule and returns the edges that it leaves.
