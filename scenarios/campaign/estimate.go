@@ -2,25 +2,42 @@ package campaign
 
 import "math"
 
-// steady is by how much an estimate may differ when its unit of sampling is doubled.
-const steady = 0.1
+const (
+	// steady is by how much an estimate may differ when its unit of sampling is doubled.
+	steady = 0.1
+	// vague is how large the deviation of an estimate may be that is worth saying.
+	vague = 0.25
+)
 
-// Estimate says how many points schedules of one kind reach in all, from the points that some of
-// them reached, which nothing may have chosen by what the others reached. It is Chao's lower bound
-// for samples: points that one or two schedules reached stand for those that none has. The estimate
-// can be said if it rests on both kinds, and stays the same when two schedules count as one.
-func Estimate(reached []Points) (all float64, can bool) {
-	all, rests := chao(reached)
+// Estimated says how many points schedules of one kind reach in all.
+type Estimated struct {
+	All, Deviation float64
+	// Can says that the estimate bears looking at: it isn't vague, and stays the same when two
+	// schedules count as one.
+	Can bool
+}
+
+// Estimate estimates how many points all of a number of schedules reach, from the points that some
+// of them reached, which nothing may have chosen by what the others reached; 0 stands for any
+// number of schedules.
+//
+// Two bounds are known. The lower one is Chao's, and Chao and Lin's where none is drawn twice: points
+// that one or two schedules reached stand for those that none has. By itself it is far too low as
+// long as little was played. The upper one: what is new becomes rarer, so that each schedule
+// that is left finds no more of it than the last of those that were played, which is the share of
+// points that one schedule reached. The estimate lies between the two.
+func Estimate(reached []Points, of int) Estimated {
+	e := estimate(reached, of)
 	var pairs []Points
 	for i := 0; i+1 < len(reached); i += 2 {
 		pairs = append(pairs, append(append(Points{}, reached[i]...), reached[i+1]...))
 	}
-	doubled, still := chao(pairs)
-	return all, rests && still && len(pairs) > 1 && math.Abs(doubled-all) <= steady*all
+	doubled := estimate(pairs, of/2)
+	e.Can = len(pairs) > 1 && e.Deviation <= vague*e.All && math.Abs(doubled.All-e.All) <= steady*e.All
+	return e
 }
 
-// chao returns the estimate, and whether points that two reached bear it out, if it needs them.
-func chao(reached []Points) (all float64, rests bool) {
+func estimate(reached []Points, of int) Estimated {
 	in, last := make(map[Point]int), make(map[Point]int)
 	for i, points := range reached {
 		for _, p := range points {
@@ -39,6 +56,23 @@ func chao(reached []Points) (all float64, rests bool) {
 			twice++
 		}
 	}
-	m := float64(max(1, len(reached)))
-	return float64(len(in)) + (m-1)/m*once*(once-1)/(2*(twice+1)), once == 0 || twice > 0
+	all, n := float64(len(in)), float64(len(reached))
+	left := math.Inf(1)
+	if of > 0 {
+		left = max(0, float64(of)-n)
+	}
+	if n == 0 || left == 0 {
+		return Estimated{All: all}
+	}
+	unseen, deviation, w := 0.0, 0.0, n/max(1, n-1)
+	if once > 0 {
+		unseen = once * (once - 1) / (2*w*(twice+1) + n/left*once)
+		deviation = math.Sqrt(unseen + math.Pow(2*w*twice*unseen*unseen+once*once*unseen, 2)/math.Pow(once, 5) + 4*w*w*twice*math.Pow(unseen/once, 4))
+	}
+	if of == 0 {
+		return Estimated{All: all + unseen, Deviation: max(unseen, deviation)}
+	}
+	least := max(all, all+unseen-deviation)
+	most := max(least, all+(once+max(1, math.Sqrt(once)))*left/n)
+	return Estimated{All: (least + most) / 2, Deviation: (most - least) / 2}
 }

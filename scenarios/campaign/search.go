@@ -95,18 +95,19 @@ type Claim struct {
 // Share is a part of a search.
 type Share struct {
 	Name string `json:"name"`
-	// Given is how many of its schedules were chosen, of all that there are; 0 for any number.
-	Given int `json:"schedules"`
-	Of    int `json:"outOf,omitempty"`
+	// Played is how many of its schedules came back, of all that there are; 0 for any number.
+	Played int `json:"schedules"`
+	Of     int `json:"outOf,omitempty"`
 	// About is how many there may be, give or take a deviation, where that was foretold.
 	About     int `json:"about,omitempty"`
 	Deviation int `json:"deviation,omitempty"`
 	// Fresh is how many of them reached what none had before.
 	Fresh int `json:"fresh"`
-	// Reached is how many points they reached, and Likely how many all of them will; 0 where that
-	// can't be said. Both are there for a part that doesn't learn and has not come to its end.
-	Reached int     `json:"reached,omitempty"`
-	Likely  float64 `json:"likely,omitempty"`
+	// Reached is how many points they reached, for a part that doesn't learn. Until its end, Likely
+	// is how many all of them will, give or take a deviation; 0 where that can't be said.
+	Reached    int     `json:"reached,omitempty"`
+	Likely     float64 `json:"likely,omitempty"`
+	GiveOrTake float64 `json:"giveOrTake,omitempty"`
 }
 
 // Bound limits a search to the given number of schedules, of all that there are; 0 plays all.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -75,18 +76,18 @@ func (c *Console) gaps(s *campaign.Search, t campaign.Tally) {
 func (c *Console) claim(of campaign.Covering, t campaign.Tally) {
 	var parts, reached []string
 	for _, share := range of.Shares() {
-		text := fmt.Sprintf("%d %s", share.Given, share.Name)
+		text := fmt.Sprintf("%d %s", share.Played, share.Name)
 		switch {
 		case share.Of > 0:
-			text = fmt.Sprintf("%d of %d %s", share.Given, share.Of, share.Name)
+			text = fmt.Sprintf("%d of %d %s", share.Played, share.Of, share.Name)
 		case share.About > 0:
-			text = fmt.Sprintf("%d of about %d ± %d %s", share.Given, share.About, share.Deviation, share.Name)
+			text = fmt.Sprintf("%d of about %d ± %d %s", share.Played, share.About, share.Deviation, share.Name)
 		}
 		parts = append(parts, text)
 		switch {
 		case share.Likely > 0:
-			reached = append(reached, fmt.Sprintf("%d of about %.0f by %s", share.Reached, share.Likely, share.Name))
-		case share.Reached > 0:
+			reached = append(reached, fmt.Sprintf("%d of about %.0f ± %.0f by %s", share.Reached, share.Likely, math.Ceil(share.GiveOrTake), share.Name))
+		case share.Reached > 0 && share.Played != share.Of:
 			reached = append(reached, fmt.Sprintf("%d by %s, of how many can't be said", share.Reached, share.Name))
 		}
 	}

@@ -123,8 +123,20 @@ func compare(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 // sampled is how many schedules are played to foretell how long a search takes.
 const sampled = 12
 
-// forecast says how many schedules a search has and about how long they take one worker. It plays
-// some of them, spread over all, which count for nothing.
+// EachTakes measures how long one of a search's schedules takes one worker. It plays some of them,
+// spread over all, which count for nothing.
+func EachTakes(simulator *sim.Simulator, s *campaign.Search, of campaign.Covering, now func() time.Time) (time.Duration, error) {
+	player, began, n := NewPlayer(simulator, s.Story), now(), 0
+	for _, d := range of.Sample(sampled) {
+		if _, _, err := player.Play(campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}}); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return now().Sub(began) / time.Duration(max(1, n)), nil
+}
+
+// forecast says how many schedules a search has and about how long they take one worker.
 func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.Search, of campaign.Covering, o Options) error {
 	var parts []string
 	all := 0
@@ -136,15 +148,12 @@ func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.S
 			parts = append(parts, fmt.Sprintf("%d ± %d %s", share.About, share.Deviation, share.Name))
 		}
 	}
-	player, began, n := NewPlayer(simulator, s.Story), session.Time(), 0
-	for _, d := range of.Sample(sampled) {
-		if _, _, err := player.Play(campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}}); err != nil {
-			return err
-		}
-		n++
+	each, err := EachTakes(simulator, s, of, session.Time)
+	if err != nil {
+		return err
 	}
 	text := fmt.Sprintf("  forecast: %s around the default schedule", strings.Join(parts, ", "))
-	if each := session.Time().Sub(began) / time.Duration(max(1, n)); each > 0 {
+	if each > 0 {
 		text += fmt.Sprintf(", about %s for one worker", (time.Duration(all) * each).Round(100*time.Millisecond))
 	}
 	switch {

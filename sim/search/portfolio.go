@@ -27,8 +27,9 @@ type arm struct {
 	name string
 	// size is how many schedules it has, 0 for any number; given is how many it was asked for.
 	size, given int
-	// fresh counts the schedules that reached what none had before.
-	fresh int
+	// played counts the schedules that came back, and fresh those of them that reached what none
+	// had before.
+	played, fresh int
 	// last says that its turn comes when all single deviations were given, and ended that it has no
 	// more schedules. About is how many it may have, with a deviation.
 	last, ended      bool
@@ -135,7 +136,7 @@ func (p *portfolio) Learn(s campaign.Schedule, r campaign.Result) {
 		}
 	}
 	of := p.of[s.Number]
-	if fresh {
+	if of.played++; fresh {
 		of.fresh++
 	}
 	if !campaign.Learns(of.Strategy) {
@@ -154,19 +155,18 @@ func (p *portfolio) Shares() (all []campaign.Share) {
 		if a.ended {
 			of = a.given
 		}
-		share := campaign.Share{Name: a.name, Given: a.given, Of: of, Fresh: a.fresh, About: int(a.about), Deviation: int(a.deviation)}
-		if len(a.reached) > 0 && of != a.given {
-			var can bool
-			if share.Likely, can = campaign.Estimate(a.reached); !can {
-				share.Likely = 0
+		share := campaign.Share{Name: a.name, Played: a.played, Of: of, Fresh: a.fresh, About: int(a.about), Deviation: int(a.deviation)}
+		seen := make(map[campaign.Point]bool)
+		for _, points := range a.reached {
+			for _, point := range points {
+				seen[point] = true
 			}
-			seen := make(map[campaign.Point]bool)
-			for _, points := range a.reached {
-				for _, point := range points {
-					seen[point] = true
-				}
+		}
+		share.Reached = len(seen)
+		if len(a.reached) > 0 && of != a.played {
+			if e := campaign.Estimate(a.reached, of); e.Can {
+				share.Likely, share.GiveOrTake = e.All, e.Deviation
 			}
-			share.Reached = len(seen)
 		}
 		all = append(all, share)
 	}

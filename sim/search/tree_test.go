@@ -149,11 +149,11 @@ func TestDepthTwo(t *testing.T) {
 		tally := s.Run(alone, nil)
 		shares := s.Strategy.(campaign.Covering).Shares()
 		of := shares[len(shares)-1]
-		if tally.Tried != s.Total || tally.Held != tally.Tried || of.Given < tc.least {
-			t.Errorf("%s: %d of %d were played, and %d held, with %d combinations: %v", tc.story, tally.Tried, s.Total, tally.Held, of.Given, tally.Failed)
+		if tally.Tried != s.Total || tally.Held != tally.Tried || of.Played < tc.least {
+			t.Errorf("%s: %d of %d were played, and %d held, with %d combinations: %v", tc.story, tally.Tried, s.Total, tally.Held, of.Played, tally.Failed)
 		}
-		if off := of.About - of.Given; off < -3*of.Deviation-1 || off > 3*of.Deviation+1 {
-			t.Errorf("%s: %d ± %d combinations were foretold, and %d were played", tc.story, of.About, of.Deviation, of.Given)
+		if off := of.About - of.Played; off < -3*of.Deviation-1 || off > 3*of.Deviation+1 {
+			t.Errorf("%s: %d ± %d combinations were foretold, and %d were played", tc.story, of.About, of.Deviation, of.Played)
 		}
 		t.Logf("%s: %d, depth %d: %+v", tc.story, tally.Tried, tc.depth, of)
 		// Its branches have the same schedules, in whatever order they are asked for, and twice.
