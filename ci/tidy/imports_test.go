@@ -144,6 +144,7 @@ var layers = []layer{
 	{"lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./lab/cluster", "./lab/.", "./lab/machine"}, system), "a lab that is kept is a lab, whoever looks after it"},
 	{"lab/inguest", slices.Concat([]string{"./controllers/.", "./onhost", "./lab/inguest", "./vms/guest/evidence"}, everyClient), "the program in a guest is fencelab's agents, and no lab"},
 	{"ci/mutants", slices.Concat([]string{"./sim/corpus/.", "./ci/mutants/finding", "./sim/corpus/source", "./scenarios", "./sim", "./vms/keeper"}, anyYAML), "mistakes in the controllers, those of known bugs too, are found by scenarios and searches, in the simulator"},
+	{"ci/claims", []string{"./scenarios", "./sim"}, "a search is finished in the simulator"},
 	{"ci/combine", slices.Concat([]string{"./scenarios", "./sim"}, anyYAML), "stories that are made by construction are played in the simulator"},
 	{"sim/corpus/source", []string{"./vms/keeper"}, "to build a program with a mistake nobody has to know what finds it"},
 	{"lab/conform", []string{"./scenarios", "./lab/."}, "conformance is shown in labs, by stories alone"},
