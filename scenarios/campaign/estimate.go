@@ -21,9 +21,9 @@ type Estimated struct {
 // of them reached, which nothing may have chosen by what the others reached; 0 stands for any
 // number of schedules.
 //
-// Two bounds are known. The lower one is Chao's, and Chao and Lin's where none is drawn twice: points
-// that one or two schedules reached stand for those that none has. By itself it is far too low as
-// long as little was played. The upper one: what is new becomes rarer, so that each schedule
+// Two bounds are known. The lower one is Chao's, and Chao and Lin's where none is drawn twice:
+// points that one or two schedules reached stand for those that none has. By itself it is far too
+// low as long as little was played. The upper one: what is new becomes rarer, so that each schedule
 // that is left finds no more of it than the last of those that were played, which is the share of
 // points that one schedule reached. The estimate lies between the two.
 func Estimate(reached []Points, of int) Estimated {
