@@ -17,16 +17,16 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// facts gathers what may divide schedules: which of two dependent steps came first, what a controller
-// had not learned when it acted, how old its knowledge was and what came since, and what went wrong
-// with a step.
+// facts gathers what may divide schedules: which of two dependent steps came first, what a
+// controller had not learned when it acted, how old its knowledge was and what came since, and what
+// went wrong with a step.
 type facts struct {
 	*terms
 	deeds map[steps.Name]*deed
 	// count numbers the deeds that are worded alike.
 	count map[int]int
-	// touched has who wrote each resource last, and who has read it since; resources has their places
-	// there, and meets says which of them are the same or parts of each other.
+	// touched has who wrote each resource last, and who has read it since. Resources has their
+	// places there, and meets says which of them are the same or parts of each other.
 	touched   []*touch
 	resources map[string]int
 	meets     [][]bool
