@@ -32,15 +32,6 @@ var searches = []finished{
 	{story: "reboot-annotation/plain-soft-by-name", depth: 1},
 	{story: "machine-remediation/node-deleted-without-a-mark", depth: 1},
 	{story: "reboot-annotation/ac-loss-of-a-host-that-is-wanted-on", depth: 1},
-	{story: "machine-remediation/marked-without-a-node", depth: 1},
-	{story: "machine-remediation/machine-deleted-after-the-node", depth: 1},
-	{story: "reboot-annotation/plain-power-cycle", depth: 1},
-	{story: "reboot-annotation/content-garbage", depth: 1},
-	{story: "reboot-annotation/hold", depth: 1},
-	{story: "examples/watchdog", depth: 2, within: time.Second},
-	{story: "reboot-annotation/power-lost-before-the-request", depth: 2, within: 100 * time.Millisecond},
-	{story: "reboot-annotation/ac-loss-of-a-host-that-is-wanted-on", depth: 2, within: 100 * time.Millisecond},
-	{story: "health-check/cordoned-node", depth: 2},
 }
 
 // finished is a search that is played to its end. Story is a file below the catalogue, or below
