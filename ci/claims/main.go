@@ -22,7 +22,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 )
 
-// searches are those that are finished, the smallest first.
+// searches begin with the smallest.
 var searches = []finished{
 	{story: "machine-remediation/user-deletes-a-node", depth: 1},
 	{story: "health-check/cordoned-node", depth: 1},
@@ -58,7 +58,7 @@ func (f *finished) bound() time.Duration { return cmp.Or(f.within, most) }
 // moments are when an estimate is looked at, in percent of a part.
 var moments = []int{1, 10, 50}
 
-// claim is what a search said, and what came of it.
+// claim holds what a search said beside what came of it.
 type claim struct {
 	finished
 	foretold, came []campaign.Share

@@ -31,7 +31,7 @@ stands beside what came of it. A step comes at most as late as *within* says.
 
 The number of single deviations is exact. That of combinations is foretold from a few of their
 branches, give or take a deviation. *Time* is what a search took, as a part of what was foretold for
-it. *Put to the test* is in which part of the schedules each guarantee was.
+it, on a machine with other work. *Put to the test* is in which part of the schedules each guarantee was.
 
 | story | deviations | within | single | combinations foretold | played | held | violated | unknown | orders that did not come about | ended at a limit | swaps checked | put to the test | time |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -40,8 +40,9 @@ it. *Put to the test* is in which part of the schedules each guarantee was.
 
 How many decisions all schedules of a part reach, rows of the controllers' tables and steps from one
 row to another: estimated when 1, 10 and 50 %% of them were played, beside how many they reached. The
-deviation is half the distance of two bounds. *Can't be said* stands where it is more than a quarter,
-or where the estimate is another one when two schedules count as one.
+deviation is half the distance of [two bounds](../search.md#before-during-and-after). *Can't be said*
+stands where it is more than a quarter, or where the estimate is another one when two schedules count
+as one.
 
 %s
 | story | part | schedules | reached | at 1 %% | at 10 %% | at 50 %% |

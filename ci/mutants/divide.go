@@ -42,10 +42,10 @@ var divided = []struct{ mutant, story string }{
 	{"hold-age-ignored", "cut-off-host"},
 }
 
-// judgement is what somebody says of a fact who has read the patch of the mistake.
+// judgement says of a fact whether the patch of the mistake bears it out.
 type judgement struct {
 	Mutant string `json:"mutant"`
-	// Fact is what was judged, but for its counts.
+	// Fact has no counts.
 	Fact string `json:"fact"`
 	// Is says that it is right, wider than right, or wrong, and why.
 	Is string `json:"is"`
@@ -107,7 +107,7 @@ func divideAll(ctx context.Context, all []Mutant, dir, only string, schedules in
 	return failed
 }
 
-// factOf is what divides, without its counts.
+// factOf leaves out the counts of what divides.
 func factOf(divides string) string {
 	if _, fact, ok := strings.Cut(divides, " in which "); ok {
 		if i := strings.LastIndex(fact, ", and held in "); i >= 0 {

@@ -23,9 +23,13 @@ type Fact struct {
 
 const (
 	// Schedules that failed alike, those that held, kinds of failures, and facts, as many as are
-	// looked at for what divides them. Explained schedules that failed alike have the facts.
+	// looked at for what divides them. Of each kind, explained schedules beside the first have the
+	// facts.
 	dividedFailed, dividedHeld, dividedKinds, dividedFacts = 200, 1000, 6, 1500
-	explained                                              = 5
+	explained                                              = 2
+	// 1 in dividedShare schedules of a large search is played again because it held, and as many
+	// because they failed; dividedFew at least.
+	dividedShare, dividedFew = 4, 200
 	// Pairs are made of the first pairedFacts facts.
 	pairedFacts = 400
 	// Failures that have nothing in common are divided by up to dividedParts facts, each true in at
@@ -75,6 +79,7 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 	}
 	failures := t.Failures()
 	failures = failures[:min(dividedKinds, len(failures))]
+	share := func(most, kinds int) int { return min(most, max(dividedFew, t.Tried/dividedShare)/kinds) }
 	facts, asked := make([][]Fact, len(failures)), Points{}
 	for i, f := range failures {
 		in := make(map[Point]int)
@@ -103,9 +108,9 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 	}
 	slices.Sort(asked)
 	asked = slices.Compact(asked)
-	held := s.ask(workers, asked, of(dividedHeld, func(p cameOut) bool { return p.verdict == invariant.Held }))
+	held := s.ask(workers, asked, of(share(dividedHeld, 1), func(p cameOut) bool { return p.verdict == invariant.Held }))
 	for i, f := range failures {
-		failed := s.ask(workers, asked, alike(dividedFailed, f))
+		failed := s.ask(workers, asked, alike(share(dividedFailed, len(failures)), f))
 		at := slices.IndexFunc(t.Failed, f.alike)
 		t.Failed[at].Divides = divides(facts[i], failed, held)
 		if shrunk := t.Failed[at].Schedule.Shrunk; shrunk != nil {

@@ -18,61 +18,41 @@ type Estimated struct {
 }
 
 // Estimate estimates how many points all of a number of schedules reach, from the points that some
-// of them reached, which nothing may have chosen by what the others reached; 0 stands for any
-// number of schedules.
+// of them reached. Nothing may have chosen the first probes of these by what is there to reach.
 //
-// Two bounds are known. The lower one is Chao's, and Chao and Lin's where none is drawn twice:
-// points that one or two schedules reached stand for those that none has. By itself it is far too
-// low as long as little was played. The upper one: what is new becomes rarer, so that each schedule
-// that is left finds no more of it than the last of those that were played, which is the share of
-// points that one schedule reached. The estimate lies between the two.
-func Estimate(reached []Points, of int) Estimated {
-	e := estimate(reached, of)
+// The estimate lies in the middle between two bounds: all reach what some have reached; and what is
+// new becomes rarer, so that each schedule that is left finds no more of it than a probe has found
+// that no other schedule found.
+func Estimate(reached []Points, probes, of int) Estimated {
+	e := estimate(reached, probes, of)
 	var pairs []Points
 	for i := 0; i+1 < len(reached); i += 2 {
 		pairs = append(pairs, append(append(Points{}, reached[i]...), reached[i+1]...))
 	}
-	doubled := estimate(pairs, of/2)
-	e.Can = len(pairs) > 1 && e.Deviation <= vague*e.All && math.Abs(doubled.All-e.All) <= steady*e.All
+	doubled := estimate(pairs, probes/2, of/2)
+	e.Can = probes > 3 && e.Deviation <= vague*e.All && math.Abs(doubled.All-e.All) <= steady*e.All
 	return e
 }
 
-func estimate(reached []Points, of int) Estimated {
-	in, last := make(map[Point]int), make(map[Point]int)
+func estimate(reached []Points, probes, of int) Estimated {
+	in, by := make(map[Point]int), make(map[Point]int) // in how many, and the last of them
 	for i, points := range reached {
 		for _, p := range points {
-			if last[p] != i+1 { // a pair may have it twice
-				last[p] = i + 1
+			if last, ok := by[p]; !ok || last != i { // a pair may have it twice
+				by[p] = i
 				in[p]++
 			}
 		}
 	}
-	once, twice := 0.0, 0.0
-	for _, n := range in { // order does not matter: sums
-		switch n {
-		case 1:
+	once := 0.0
+	for p, n := range in { // order does not matter: a sum
+		if n == 1 && by[p] < probes {
 			once++
-		case 2:
-			twice++
 		}
 	}
-	all, n := float64(len(in)), float64(len(reached))
-	left := math.Inf(1)
-	if of > 0 {
-		left = max(0, float64(of)-n)
+	half := 0.0
+	if left := of - len(reached); left > 0 {
+		half = (once + max(1, math.Sqrt(once))) * float64(left) / float64(max(1, probes)) / 2
 	}
-	if n == 0 || left == 0 {
-		return Estimated{All: all}
-	}
-	unseen, deviation, w := 0.0, 0.0, n/max(1, n-1)
-	if once > 0 {
-		unseen = once * (once - 1) / (2*w*(twice+1) + n/left*once)
-		deviation = math.Sqrt(unseen + math.Pow(2*w*twice*unseen*unseen+once*once*unseen, 2)/math.Pow(once, 5) + 4*w*w*twice*math.Pow(unseen/once, 4))
-	}
-	if of == 0 {
-		return Estimated{All: all + unseen, Deviation: max(unseen, deviation)}
-	}
-	least := max(all, all+unseen-deviation)
-	most := max(least, all+(once+max(1, math.Sqrt(once)))*left/n)
-	return Estimated{All: (least + most) / 2, Deviation: (most - least) / 2}
+	return Estimated{All: float64(len(in)) + half, Deviation: half}
 }

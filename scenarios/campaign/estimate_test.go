@@ -22,15 +22,14 @@ func TestEstimate(t *testing.T) {
 		least, most float64
 		can         bool
 	}{
-		{"each point often", all, 0, 6, 6, true},
-		{"each point by two schedules next to each other", rare, 0, 21, 21, false},
-		{"each point once", own, 0, 500, 2000, false},
-		{"each point once, and as many are left", own, 80, 60, 100, true},
+		{"each point often", all, 80, 6, 7, true},
+		{"each point by two schedules next to each other", rare, 80, 21, 22, false},
+		{"each point once, and as many are left", own, 80, 60, 80, false},
 		{"each point once, and none is left", own, 40, 40, 40, true},
-		{"one schedule", all[:1], 0, 0, 10, false},
-		{"none", nil, 0, 0, 0, false},
+		{"one schedule", all[:1], 80, 3, 200, false},
+		{"none", nil, 80, 0, 100, false},
 	} {
-		got := Estimate(tc.reached, tc.of)
+		got := Estimate(tc.reached, len(tc.reached), tc.of)
 		if got.All < tc.least || got.All > tc.most || got.Can != tc.can {
 			t.Errorf("%s: %+v; want %v to %v, %t", tc.what, got, tc.least, tc.most, tc.can)
 		}
@@ -54,7 +53,7 @@ func TestEstimateOfADraw(t *testing.T) {
 			every = append(every, points)
 		}
 		for _, n := range []int{8, 80, 200} {
-			got := Estimate(every[:n], len(every))
+			got := Estimate(every[:n], n, len(every))
 			if math.Abs(got.All-float64(len(seen))) <= math.Ceil(got.Deviation) {
 				right++
 			}

@@ -39,8 +39,8 @@ type facts struct {
 	planned map[string]scenarios.Deviation
 	// waited are the steps that waited for another one.
 	waited []*deed
-	// ages are those that one deed had when another one came.
-	ages  map[[2]int]*ages
+	// aged counts the spans that a deed had reached, at most, when another one came.
+	aged  map[[2]int]int
 	taken int
 	found []fact
 	known map[about]bool
@@ -71,6 +71,7 @@ func (t *terms) of(words string) int {
 // deed is a step in words, which is the nth with these. Acts says what was decided, too.
 type deed struct {
 	steps.Step
+	name             string
 	words, nth, acts int
 	cause            *deed
 	// came is when it was taken, if it had waited.
@@ -82,17 +83,14 @@ type deed struct {
 	writes, reads []int
 }
 
-// ages counts the spans that a deed has reached when it was oldest, and when it was youngest.
-type ages struct{ most, least int }
-
 // touch is who wrote a resource last, and who has read it since.
 type touch struct {
 	writer  *deed
 	readers []*deed
 }
 
-// life is what a process did and knows: the last step of each kind that it took, or whose result it
-// read, in the order in which they first came.
+// life has the last step of each kind that a process took, or whose result it read, in the order in
+// which they first came.
 type life struct {
 	known []*deed
 	// start is how it began, if it began anew.
@@ -135,7 +133,6 @@ const (
 	inOrder
 	between
 	after
-	within
 	waited
 	came
 )
@@ -159,8 +156,6 @@ func (t *terms) say(a about) string {
 		return part(0) + " came between " + part(1) + " and " + part(2)
 	case after:
 		return fmt.Sprintf("%s came %s or more after %s", part(1), a.span, part(0))
-	case within:
-		return fmt.Sprintf("%s came less than %s after %s", part(1), a.span, part(0))
 	case late, waited:
 		return fmt.Sprintf("%s came %s late or more", part(0), a.span)
 	}
@@ -206,7 +201,7 @@ func newFacts(t *terms, planned []scenarios.Deviation) *facts {
 	f := &facts{
 		terms: t, deeds: make(map[steps.Name]*deed), count: make(map[int]int), news: make(map[string][]*deed), lives: make(map[string]*life),
 		decided: make(map[string]sim.Decision), planned: make(map[string]scenarios.Deviation), known: make(map[about]bool),
-		resources: make(map[string]int), ages: make(map[[2]int]*ages),
+		resources: make(map[string]int), aged: make(map[[2]int]int),
 	}
 	for _, d := range planned {
 		f.planned[d.Step] = d
@@ -240,7 +235,7 @@ func (d *deed) process() string {
 
 func (f *facts) scheduled(s steps.Step) {
 	actor, does := steps.Told(s)
-	d := &deed{Step: s, cause: f.deeds[s.Cause]}
+	d := &deed{Step: s, name: s.Name(), cause: f.deeds[s.Cause]}
 	plain := scenarios.Possessive(actor, does)
 	d.words = f.of(plain)
 	d.acts = d.words
@@ -258,7 +253,7 @@ func (f *facts) scheduled(s steps.Step) {
 			f.add(about{sort: sort, of: [3]int{f.of(words)}, nth: [3]int{nth}}, s.At, d)
 		}
 	}
-	switch planned, ok := f.planned[s.Name()]; {
+	switch planned, ok := f.planned[d.name]; {
 	case !ok:
 	case planned.Fault != "":
 		text(wentWrong, planned.Tell(actor, does, ""))
@@ -377,7 +372,7 @@ func (f *facts) rests(d *deed, mine *life) {
 	}
 }
 
-// life is what a process did and knows.
+// life returns what a process did and knows.
 func (f *facts) life(process string) *life {
 	l := f.lives[process]
 	if l == nil {
@@ -390,17 +385,9 @@ func (f *facts) life(process string) *life {
 // age notes how old a deed was when another one came.
 func (f *facts) age(k, d *deed) {
 	pair := [2]int{k.acts, d.acts}
-	known := f.ages[pair]
-	if known == nil {
-		known = &ages{0, len(spans)}
-		f.ages[pair] = known
-	}
-	older, _ := slices.BinarySearch(spans, d.at-k.at+1) // how many of them it has reached
-	for ; known.most < older; known.most++ {
-		f.add(about{sort: after, of: [3]int{k.acts, d.acts}, span: spans[known.most]}, d.at, k, d)
-	}
-	for ; known.least > older; known.least-- {
-		f.add(about{sort: within, of: [3]int{k.acts, d.acts}, span: spans[known.least-1]}, d.at, k, d)
+	for n := f.aged[pair]; n < len(spans) && spans[n] <= d.at-k.at; n++ {
+		f.aged[pair] = n + 1
+		f.add(about{sort: after, of: [3]int{k.acts, d.acts}, span: spans[n]}, d.at, k, d)
 	}
 }
 
@@ -510,7 +497,7 @@ func (p *Player) Explain(schedule campaign.Schedule) (told []campaign.Fact, err 
 	}
 	involved := func(t fact) int {
 		has := func(step string) bool {
-			return slices.ContainsFunc(t.of, func(d *deed) bool { return d.Name() == step })
+			return slices.ContainsFunc(t.of, func(d *deed) bool { return d.name == step })
 		}
 		least := 2
 		for _, d := range schedule.Deviations {

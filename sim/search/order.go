@@ -100,20 +100,12 @@ const everywhereOneIn = 4
 // good sweep. Most are chosen for their kind: see [tellingFirst]. The others are spread evenly over
 // the story, since one can't know beforehand which deviation reveals something.
 func ordered(story []told, of func(i int) []scenarios.Deviation) []scenarios.Deviation {
-	telling := tellingFirst(story, of)
-	var all []scenarios.Deviation
-	for i := range story {
-		all = append(all, of(i)...)
-	}
-	everywhere := make([]scenarios.Deviation, 0, len(all))
-	for _, at := range spread(len(all)) {
-		everywhere = append(everywhere, all[at])
-	}
-	order, taken := make([]scenarios.Deviation, 0, len(all)), make(map[scenarios.Deviation]bool, len(all))
-	for len(order) < len(all) {
+	telling, even := tellingFirst(story, of), everywhere(story, of)
+	order, taken := make([]scenarios.Deviation, 0, len(even)), make(map[scenarios.Deviation]bool, len(even))
+	for all := len(even); len(order) < all; {
 		from := &telling
 		if len(order)%everywhereOneIn == everywhereOneIn-1 {
-			from = &everywhere
+			from = &even
 		}
 		for taken[(*from)[0]] {
 			*from = (*from)[1:]
@@ -122,6 +114,18 @@ func ordered(story []told, of func(i int) []scenarios.Deviation) []scenarios.Dev
 		taken[(*from)[0]] = true
 	}
 	return order
+}
+
+// everywhere returns all single deviations, spread evenly over the story.
+func everywhere(story []told, of func(i int) []scenarios.Deviation) []scenarios.Deviation {
+	var all, even []scenarios.Deviation
+	for i := range story {
+		all = append(all, of(i)...)
+	}
+	for _, at := range spread(len(all)) {
+		even = append(even, all[at])
+	}
+	return even
 }
 
 // tellingFirst returns all single deviations: first those of the first step of each kind; then of

@@ -33,7 +33,7 @@ type Player struct {
 	seen func(campaign.Schedule, *play.Outcome)
 	// edges belong to the story; nil until a schedule is asked for what it reaches.
 	edges *edges
-	// terms are those of facts; nil until one is asked for.
+	// terms belong to facts; nil until one is asked for.
 	terms *terms
 }
 

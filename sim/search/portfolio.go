@@ -36,6 +36,10 @@ type arm struct {
 	about, deviation float64
 	// reached has the points of each of its schedules, if it doesn't learn.
 	reached []campaign.Points
+	// even has the deviations of a list in an order of which any prefix is spread evenly, and at
+	// has the place of each in reached.
+	even []scenarios.Deviation
+	at   map[scenarios.Deviation]int
 }
 
 // left is how many schedules an arm still has, if it has an end.
@@ -63,7 +67,10 @@ func newPortfolio(from *space) chosen {
 		order := ordered(from.steps, list.of)
 		all += len(order)
 		if len(order) > 0 {
-			p.arms = append(p.arms, &arm{Strategy: campaign.Listed{Order: order}, name: list.name, size: len(order)})
+			p.arms = append(p.arms, &arm{
+				Strategy: campaign.Listed{Order: order}, name: list.name, size: len(order),
+				even: everywhere(from.steps, list.of), at: make(map[scenarios.Deviation]int),
+			})
 		}
 	}
 	total := all + all/(endlessOneIn-1)
@@ -140,12 +147,37 @@ func (p *portfolio) Learn(s campaign.Schedule, r campaign.Result) {
 		of.fresh++
 	}
 	if !campaign.Learns(of.Strategy) {
-		of.reached = append(of.reached, r.Reached)
+		if of.reached = append(of.reached, r.Reached); of.at != nil {
+			of.at[s.Deviations[0]] = len(of.reached) - 1
+		}
 	}
 	delete(p.of, s.Number)
 	for _, a := range p.arms {
 		a.Strategy.Learn(s, r)
 	}
+}
+
+// likely estimates how many points all schedules of a list reach; 0 if that can't be said. Those
+// that are spread evenly stand for the others: the list doesn't begin with usual ones.
+func (a *arm) likely() (all, deviation float64) {
+	var sample []campaign.Points
+	probe := make(map[int]bool)
+	for _, d := range a.even {
+		i, ok := a.at[d]
+		if !ok {
+			break
+		}
+		sample, probe[i] = append(sample, a.reached[i]), true
+	}
+	for i, points := range a.reached {
+		if !probe[i] {
+			sample = append(sample, points)
+		}
+	}
+	if e := campaign.Estimate(sample, len(probe), a.size); e.Can {
+		return e.All, e.Deviation
+	}
+	return 0, 0
 }
 
 // Shares implements campaign.Covering.
@@ -163,10 +195,8 @@ func (p *portfolio) Shares() (all []campaign.Share) {
 			}
 		}
 		share.Reached = len(seen)
-		if len(a.reached) > 0 && of != a.played {
-			if e := campaign.Estimate(a.reached, of); e.Can {
-				share.Likely, share.GiveOrTake = e.All, e.Deviation
-			}
+		if of != a.played {
+			share.Likely, share.GiveOrTake = a.likely()
 		}
 		all = append(all, share)
 	}
