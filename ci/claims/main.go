@@ -32,6 +32,9 @@ var searches = []finished{
 	{story: "reboot-annotation/plain-soft-by-name", depth: 1},
 	{story: "machine-remediation/node-deleted-without-a-mark", depth: 1},
 	{story: "reboot-annotation/ac-loss-of-a-host-that-is-wanted-on", depth: 1},
+	{story: "examples/watchdog", depth: 2, within: 100 * time.Millisecond},
+	{story: "reboot-annotation/power-lost-before-the-request", depth: 2, within: 100 * time.Millisecond},
+	{story: "machine-remediation/node-deleted-without-a-mark", depth: 2, within: 100 * time.Millisecond},
 }
 
 // finished is a search that is played to its end. Story is a file below the catalogue, or below
