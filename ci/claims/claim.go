@@ -32,7 +32,7 @@ func (f *finished) play(ctx context.Context) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, benign, err := search.New(ctx, simulator, cells[0], plan, search.Options{Strategy: "portfolio", Seed: 1, Depth: f.depth, Within: f.within})
+	s, benign, err := search.New(ctx, simulator, cells[0], plan, search.Options{Strategy: "portfolio", Seed: 1, Depth: f.depth, Within: f.bound()})
 	if err == nil && benign.Meets() != "" {
 		err = fmt.Errorf("the default schedule of %s breaks already: %s", f.story, benign.Meets())
 	}
@@ -41,7 +41,7 @@ func (f *finished) play(ctx context.Context) (*claim, error) {
 	}
 	of := s.Strategy.(campaign.Covering)
 	c := &claim{finished: *f, foretold: of.Shares(), early: make(map[string][]campaign.Share)}
-	each, err := search.EachTakes(simulator, s, of, time.Now)
+	each, err := search.NewPlayer(simulator, s.Story).EachTakes(search.Samples(of, search.Sampled), time.Now)
 	if err != nil {
 		return nil, err
 	}

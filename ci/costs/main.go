@@ -49,24 +49,26 @@ import (
 
 func main() {
 	keeper.Main() // does not return in the process that cleans up after us
-	keeps, err := keeper.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "costs:", err)
-		os.Exit(1)
-	}
 	pods := flag.String("pods", "", "how many Pods, as a list; each number is a Job of its own")
 	blob := flag.String("blob", "", "blob of a whole campaign, of which those of many shards are made")
 	shards := flag.String("shards", "40,1000,10000", "how many shards, as a list")
 	flag.Parse()
-	// Each number has a directory, which is gone when we are, also if we are killed.
-	err = each(*pods, func(n int) error { return in(keeps, func(dir string) error { return job(dir, n) }) })
-	if err == nil && *blob != "" {
-		err = each(*shards, func(n int) error { return in(keeps, func(dir string) error { return merge(dir, *blob, n) }) })
-	}
-	if err = errors.Join(err, keeps.Close()); err != nil {
+	if err := run(*pods, *blob, *shards); err != nil {
 		fmt.Fprintln(os.Stderr, "costs:", err)
 		os.Exit(1)
 	}
+}
+
+func run(pods, blob, shards string) error {
+	k, err := keeper.Start()
+	if err != nil {
+		return err
+	}
+	err = each(pods, func(n int) error { return in(k, func(dir string) error { return job(dir, n) }) })
+	if err == nil && blob != "" {
+		err = each(shards, func(n int) error { return in(k, func(dir string) error { return merge(dir, blob, n) }) })
+	}
+	return errors.Join(err, k.Close())
 }
 
 func each(list string, do func(n int) error) error {
@@ -85,6 +87,7 @@ func each(list string, do func(n int) error) error {
 	return nil
 }
 
+// in does something in a directory that is gone afterwards, also if we are killed.
 func in(k *keeper.Keeper, do func(dir string) error) error {
 	dir, err := k.TempDir("fencelab-costs")
 	if err != nil {
@@ -132,7 +135,12 @@ func job(dir string, n int) error {
 		return err
 	}
 	began := time.Now()
-	first, last, err := kubelet(ctx, api, fail)
+	var first, last atomic.Pointer[time.Time]
+	err = kubelet(ctx, api, fail, func() {
+		now := time.Now()
+		first.CompareAndSwap(nil, &now)
+		last.Store(&now)
+	})
 	if err != nil {
 		return err
 	}
@@ -148,7 +156,7 @@ func job(dir string, n int) error {
 		return err
 	}
 	fmt.Printf("%d Pods: the first after %s, the last after %s, the follower done after %s, with at most %d MB\n",
-		n, first().Sub(began).Round(100*time.Millisecond), last().Sub(began).Round(100*time.Millisecond), took.Round(time.Second), resident(follower.ProcessState))
+		n, first.Load().Sub(began).Round(100*time.Millisecond), last.Load().Sub(began).Round(100*time.Millisecond), took.Round(time.Second), resident(follower.ProcessState))
 	var rows []string
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		if more := after[what] - before[what]; more > n/20 {
@@ -186,10 +194,9 @@ func crowded(ctx context.Context, api kubernetes.Interface, n int) error {
 	return nil
 }
 
-// kubelet has each Pod end well as soon as it has a node, with a summary. It returns when the first
-// Pod and the last one were made; an error ends the context with fail.
-func kubelet(ctx context.Context, api kubernetes.Interface, fail context.CancelCauseFunc) (first, last func() time.Time, err error) {
-	var at [2]atomic.Pointer[time.Time]
+// kubelet has each Pod end well as soon as it has a node, with a summary. It calls made when a Pod
+// was made, and fail with what goes wrong later.
+func kubelet(ctx context.Context, api kubernetes.Interface, fail context.CancelCauseFunc, made func()) error {
 	end := func(object any) {
 		pod := object.(*corev1.Pod)
 		if pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending {
@@ -214,17 +221,15 @@ func kubelet(ctx context.Context, api kubernetes.Interface, fail context.CancelC
 	}
 	// An informer: the API server cuts off a plain watch that falls behind.
 	pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods().Informer()
-	_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
-			now := time.Now()
-			at[0].CompareAndSwap(nil, &now)
-			at[1].Store(&now)
+			made()
 			end(object)
 		},
 		UpdateFunc: func(_, object any) { end(object) },
 	})
 	go pods.RunWithContext(ctx)
-	return func() time.Time { return *at[0].Load() }, func() time.Time { return *at[1].Load() }, err
+	return err
 }
 
 var counted = regexp.MustCompile(`^apiserver_request_total\{.*resource="([^"]*)".*subresource="([^"]*)".*verb="([^"]*)".*\} (\S+)$`)

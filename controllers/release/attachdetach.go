@@ -222,8 +222,11 @@ func (r *AttachDetach) admit(s *situation) (passed bool) {
 		if m := r.known[at]; m != nil {
 			m.inherited = false
 		}
-		passed = passed || !now.counts && wants(pod)
-		if now.counts && wants(pod) {
+		switch {
+		case !wants(pod):
+		case !now.counts:
+			passed = true
+		default:
 			wanted[at] = true
 			if was && s.nodes[at.Node] == nil {
 				managed[at.Node] = false

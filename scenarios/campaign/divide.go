@@ -69,13 +69,13 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 	alike := func(most int, f Failure) []Schedule {
 		return of(most, func(p cameOut) bool { return f.alike(p.of) })
 	}
-	usual := make(map[Point]bool) // a fact of the default schedule divides nothing by itself
+	usual := make(map[Point]int) // a fact of the default schedule divides nothing by itself
 	told, err := s.Explain(Schedule{Number: 1})
 	if err != nil {
 		return err
 	}
 	for _, f := range told {
-		usual[f.Point] = true
+		usual[f.Point] = 1
 	}
 	failures := t.Failures()
 	failures = failures[:min(dividedKinds, len(failures))]
@@ -94,13 +94,7 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 				}
 			}
 		}
-		place := func(f Fact) int {
-			if usual[f.Point] {
-				return 1
-			}
-			return 0
-		}
-		slices.SortStableFunc(facts[i], func(a, b Fact) int { return cmp.Or(in[b.Point]-in[a.Point], place(a)-place(b)) })
+		slices.SortStableFunc(facts[i], func(a, b Fact) int { return cmp.Or(in[b.Point]-in[a.Point], usual[a.Point]-usual[b.Point]) })
 		facts[i] = facts[i][:min(dividedFacts, len(facts[i]))]
 		for _, fact := range facts[i] {
 			asked = append(append(asked, fact.Point), fact.Needs...)
@@ -129,14 +123,14 @@ func divides(facts []Fact, failed, held []Points) string {
 	}
 	inFailed, inHeld := setsOf(failed), setsOf(held)
 	facts = slices.DeleteFunc(slices.Clone(facts), func(f Fact) bool {
-		together := all(len(held))
+		together := whole(len(held))
 		for _, need := range f.Needs {
 			together = together.and(inHeld[need])
 		}
 		return together.count() == 0
 	})
 	var parts []string
-	left := all(len(failed))
+	left := whole(len(failed))
 	for len(parts) < dividedParts && left.count() > 0 {
 		words, covered := divide(facts, inFailed, inHeld, left)
 		if n := covered.count(); n < left.count() && (n < 2 || n < len(failed)/dividedOneIn) {
@@ -212,8 +206,8 @@ func setsOf(schedules []Points) map[Point]set {
 	return of
 }
 
-// all is the set of n schedules.
-func all(n int) set {
+// whole is the set of all n schedules.
+func whole(n int) set {
 	s := make(set, (n+63)/64)
 	for i := range n {
 		s[i/64] |= 1 << (i % 64)

@@ -120,20 +120,26 @@ func compare(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 	return nil
 }
 
-// sampled is how many schedules are played to foretell how long a search takes.
-const sampled = 12
+// Sampled is how many schedules are played to foretell how long a search takes.
+const Sampled = 12
 
-// EachTakes measures how long one of a search's schedules takes one worker. It plays some of them,
-// spread over all, which count for nothing.
-func EachTakes(simulator *sim.Simulator, s *campaign.Search, of campaign.Covering, now func() time.Time) (time.Duration, error) {
-	player, began, n := NewPlayer(simulator, s.Story), now(), 0
-	for _, d := range of.Sample(sampled) {
-		if _, _, err := player.Play(campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}}); err != nil {
+// Samples are schedules of a search with single deviations, spread over all.
+func Samples(of campaign.Covering, n int) (some []campaign.Schedule) {
+	for _, d := range of.Sample(n) {
+		some = append(some, campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}})
+	}
+	return some
+}
+
+// EachTakes measures how long one of these schedules takes, by a clock. They count for nothing.
+func (p *Player) EachTakes(some []campaign.Schedule, now func() time.Time) (time.Duration, error) {
+	began := now()
+	for _, schedule := range some {
+		if _, _, err := p.Play(schedule); err != nil {
 			return 0, err
 		}
-		n++
 	}
-	return now().Sub(began) / time.Duration(max(1, n)), nil
+	return now().Sub(began) / time.Duration(max(1, len(some))), nil
 }
 
 // forecast says how many schedules a search has and about how long they take one worker.
@@ -148,7 +154,7 @@ func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.S
 			parts = append(parts, fmt.Sprintf("%d ± %d %s", share.About, share.Deviation, share.Name))
 		}
 	}
-	each, err := EachTakes(simulator, s, of, session.Time)
+	each, err := NewPlayer(simulator, s.Story).EachTakes(Samples(of, Sampled), session.Time)
 	if err != nil {
 		return err
 	}

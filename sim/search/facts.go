@@ -13,7 +13,6 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
-	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
@@ -350,26 +349,20 @@ func (f *facts) rests(d *deed, mine *life) {
 		if k.process() != d.process() || !k.Class.Sends() {
 			continue
 		}
-		came := func(w *deed) {
-			if w != nil && w.place > k.place && w.process() != d.process() {
-				f.add(about{sort: between, of: [3]int{w.words, k.acts, d.acts}}, d.at, w, k, d)
-			}
-		}
+		since := func(w *deed) { f.add(about{sort: between, of: [3]int{w.words, k.acts, d.acts}}, d.at, w, k, d) }
 		for i, t := range f.touched {
-			if t.writer != nil && t.writer.place > k.place && (f.meet(k.writes, i) || f.meet(k.reads, i) || f.meet(d.writes, i) || f.meet(d.reads, i)) {
-				came(t.writer)
+			w := t.writer
+			if w != nil && w.place > k.place && w.process() != d.process() && (f.meet(k.writes, i) || f.meet(k.reads, i) || f.meet(d.writes, i) || f.meet(d.reads, i)) {
+				since(w)
 			}
 		}
 		if s := mine.start; s != nil && s.place > k.place {
-			f.add(about{sort: between, of: [3]int{s.words, k.acts, d.acts}}, d.at, s, k, d)
+			since(s)
 		}
 	}
-	decision := f.decided[d.process()]
-	for _, r := range decision.Reads {
-		unseen(sim.Decision{Process: decision.Process, Reads: []kube.Reading{r}}, func(o old) {
-			f.add(about{sort: older, of: [3]int{d.acts, f.of(o.version())}}, d.at, d)
-		})
-	}
+	unseen(f.decided[d.process()], func(o old) {
+		f.add(about{sort: older, of: [3]int{d.acts, f.of(o.version())}}, d.at, d)
+	})
 }
 
 // life returns what a process did and knows.

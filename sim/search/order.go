@@ -98,14 +98,15 @@ const everywhereOneIn = 4
 
 // ordered returns all single deviations, those of each step, ordered so that any prefix makes a
 // good sweep. Most are chosen for their kind: see [tellingFirst]. The others are spread evenly over
-// the story, since one can't know beforehand which deviation reveals something.
-func ordered(story []told, of func(i int) []scenarios.Deviation) []scenarios.Deviation {
+// the story, since one can't know beforehand which deviation reveals something. Even has all of
+// them, spread evenly.
+func ordered(story []told, of func(i int) []scenarios.Deviation) (order, even []scenarios.Deviation) {
 	telling, even := tellingFirst(story, of), everywhere(story, of)
-	order, taken := make([]scenarios.Deviation, 0, len(even)), make(map[scenarios.Deviation]bool, len(even))
-	for all := len(even); len(order) < all; {
+	evenly, taken := even, make(map[scenarios.Deviation]bool, len(even))
+	for order = make([]scenarios.Deviation, 0, len(even)); len(order) < len(even); {
 		from := &telling
 		if len(order)%everywhereOneIn == everywhereOneIn-1 {
-			from = &even
+			from = &evenly
 		}
 		for taken[(*from)[0]] {
 			*from = (*from)[1:]
@@ -113,7 +114,7 @@ func ordered(story []told, of func(i int) []scenarios.Deviation) []scenarios.Dev
 		order = append(order, (*from)[0])
 		taken[(*from)[0]] = true
 	}
-	return order
+	return order, even
 }
 
 // everywhere returns all single deviations, spread evenly over the story.

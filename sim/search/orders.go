@@ -27,7 +27,7 @@ const apart = 90 * time.Second
 // of a sweep.
 func newOrders(from *space) chosen {
 	o := arrange(from.steps, from.bound)
-	order := ordered(from.steps, o.of)
+	order, _ := ordered(from.steps, o.of)
 	c := chosen{
 		Strategy: campaign.Listed{Order: order}, total: len(order),
 		what: fmt.Sprintf("orders, faults and durations of %d steps", len(from.steps)),

@@ -64,18 +64,19 @@ func newPortfolio(from *space) chosen {
 		name string
 		of   func(i int) []scenarios.Deviation
 	}{{"orders", a.orders}, {"faults", a.faults}, {"lengths", a.lengths}} {
-		order := ordered(from.steps, list.of)
+		order, even := ordered(from.steps, list.of)
 		all += len(order)
 		if len(order) > 0 {
 			p.arms = append(p.arms, &arm{
 				Strategy: campaign.Listed{Order: order}, name: list.name, size: len(order),
-				even: everywhere(from.steps, list.of), at: make(map[scenarios.Deviation]int),
+				even: even, at: make(map[scenarios.Deviation]int),
 			})
 		}
 	}
 	total := all + all/(endlessOneIn-1)
 	if from.depth > 1 {
-		combinations := newTree(from, a, ordered(from.steps, a.of))
+		order, _ := ordered(from.steps, a.of)
+		combinations := newTree(from, a, order)
 		of := &arm{Strategy: combinations, name: "combinations", last: true}
 		if p.arms = append(p.arms, of); from.whole {
 			of.about, of.deviation = combinations.forecast(descents)
@@ -158,7 +159,7 @@ func (p *portfolio) Learn(s campaign.Schedule, r campaign.Result) {
 }
 
 // likely estimates how many points all schedules of a list reach; 0 if that can't be said. Those
-// that are spread evenly stand for the others: the list doesn't begin with usual ones.
+// that are spread evenly stand for the ones that are left: the others were chosen for their kind.
 func (a *arm) likely() (all, deviation float64) {
 	var sample []campaign.Points
 	probe := make(map[int]bool)

@@ -109,7 +109,7 @@ func choose(name string, from *space) (chosen, error) {
 }
 
 func newSweep(from *space) chosen {
-	order := ordered(from.steps, func(i int) []scenarios.Deviation { return Singles([]steps.Step{from.steps[i].Step}) })
+	order, _ := ordered(from.steps, func(i int) []scenarios.Deviation { return Singles([]steps.Step{from.steps[i].Step}) })
 	return chosen{Strategy: campaign.Listed{Order: order}, what: fmt.Sprintf("single deviations from %d steps", len(from.steps)), total: len(order)}
 }
 

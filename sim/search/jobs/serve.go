@@ -160,9 +160,7 @@ func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err err
 	}
 	var samples []campaign.Schedule
 	if covering, ok := w.search.Strategy.(campaign.Covering); ok {
-		for _, d := range covering.Sample(sampled) {
-			samples = append(samples, campaign.Schedule{Number: 1, Deviations: []scenarios.Deviation{d}})
-		}
+		samples = search.Samples(covering, sampled)
 	}
 	for i, n := 0, min(sampled, w.search.Total); !s.Whole && !s.Default && i < n; i++ {
 		if schedule, ok := w.search.Next(i * w.search.Total / n); ok {
@@ -172,13 +170,8 @@ func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err err
 	if len(samples) == 0 {
 		samples = []campaign.Schedule{{Number: 1}}
 	}
-	began := w.now()
-	for _, schedule := range samples {
-		if _, _, err := w.player.Play(schedule); err != nil {
-			return s, 0, err
-		}
-	}
-	return s, w.now().Sub(began) / time.Duration(len(samples)), nil
+	each, err = w.player.EachTakes(samples, w.now)
+	return s, each, err
 }
 
 // play plays a job.
