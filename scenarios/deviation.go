@@ -119,6 +119,9 @@ const (
 	stale   = "WHO began with old news"
 )
 
+// anyOf is the sentence for all faults of a kind that a step can have, where there are several.
+var anyOf = map[string]string{failed: "ACTOR's DEED failed with any error"}
+
 // nouns say what the verbs of deeds do to their object, or alone. Those above the line pass a gate,
 // and the others happen in the simulator, within a process or in the world.
 var nouns = map[string]string{
@@ -137,7 +140,11 @@ var nouns = map[string]string{
 // Tell says what a deviation did, in words: who took the step, and what it does, as [Deed] has it.
 // Other is the step that it waited for, in words.
 func (d Deviation) Tell(actor, does, other string) string {
-	deed, told, by := nounOf(does), delayed, time.Duration(d.Delay).String()
+	return d.tell(actor, nounOf(does), other, time.Duration(d.Delay).String())
+}
+
+func (d Deviation) tell(actor, deed, other, by string) string {
+	told := delayed
 	if d.After != "" {
 		told = waited
 	}
@@ -150,6 +157,42 @@ func (d Deviation) Tell(actor, does, other string) string {
 		}
 	}
 	return strings.NewReplacer("ACTOR", actor, "DEED", deed, "BY", by, "OTHER", cmp.Or(other, d.After)).Replace(told)
+}
+
+// TellAny says what deviations have in common that differ from this one in their faults, in the
+// step of this deed that they concern, as which says, and in their delays, as by says. All says
+// that the step can have no other fault of the kind. The deed is as [Possessive] has it.
+func (d Deviation) TellAny(deed, other, which, by string, faults []StepFault, all bool) string {
+	actor, deed, _ := strings.Cut(deed, "'s ")
+	if which != "" {
+		deed += " (" + which + ")"
+	}
+	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 && all && len(faults) > 1 {
+		if any, ok := anyOf[stepFaults[i].kind]; ok {
+			return strings.NewReplacer("ACTOR", actor, "DEED", deed).Replace(any)
+		}
+	}
+	var told []string
+	for _, fault := range faults {
+		one := d
+		one.Fault = fault
+		text := one.tell(actor, deed, other, by)
+		if len(told) > 0 {
+			text = strings.TrimPrefix(text, actor+"'s "+deed+" ")
+		}
+		told = append(told, text)
+	}
+	return strings.Join(told, " or ")
+}
+
+// Kin returns the faults of the same kind as this deviation's, which has one, that have no extent.
+func (d Deviation) Kin(faults []StepFault) (kin []StepFault) {
+	for _, fault := range faults {
+		if other := (Deviation{Step: d.Step, Fault: fault}); other.Cause() == d.Cause() && !fault.HasExtent() {
+			kin = append(kin, fault)
+		}
+	}
+	return kin
 }
 
 // Possessive is a step as a noun: "reboot's patch of BareMetalHost/worker-1".
@@ -265,6 +308,11 @@ func (d Deviation) Came(party string, after time.Duration, sent bool) *history.H
 	h := Deviation{Fault: d.Fault}.Hinders(party, 0, sent)
 	h.Fails = h.Fails || sent && after > clientPatience
 	return h
+}
+
+// Kills reports whether the fault ends a process.
+func (f StepFault) Kills() bool {
+	return slices.ContainsFunc(stepFaults, func(row stepFault) bool { return row.fault == f && row.kind == died })
 }
 
 // Status returns the HTTP status that the fault answers with, or 0.

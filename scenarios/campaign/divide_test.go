@@ -1,33 +1,85 @@
 package campaign
 
 import (
-	"strings"
+	"slices"
 	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// TestDivides: a fact divides when each schedule that failed has it and none that held; two do when
-// none that held has both. A fact of schedules that went another way, or one that few that failed
-// lack, divides nothing.
-func TestDivides(t *testing.T) {
-	fact := func(point Point, words string, needs ...Point) Fact { return Fact{point, words, needs} }
-	late, early, fault, own := fact(1, "late", 10), fact(2, "early", 10), fact(3, "fault"), fact(4, "own news", 99)
+// stepper explains a schedule by the step of its first deviation, and plays nothing.
+type stepper struct{}
+
+func (stepper) Explain(s Schedule, fail func([][]scenarios.Deviation) []bool) (*Fact, error) {
+	step := s.Deviations[0].Step
+	if other := []scenarios.Deviation{{Step: "held"}}; !slices.Equal(fail([][]scenarios.Deviation{s.Deviations, other}), []bool{true, false}) {
+		return &Fact{Words: "something else"}, nil
+	}
+	return &Fact{Words: step + " was late", Parts: []Part{{Deed: step}}}, nil
+}
+
+func (stepper) Is(f *Fact, s Schedule) (bool, error) {
+	return slices.ContainsFunc(s.Deviations, func(d scenarios.Deviation) bool { return d.Step == f.Parts[0].Deed }), nil
+}
+
+// failing plays schedules, of which those fail that have one of some steps.
+type failing struct {
+	steps   []string
+	waiting []Schedule
+}
+
+func (f *failing) Give(s Schedule) { f.waiting = append(f.waiting, s) }
+
+func (f *failing) Take() (Result, bool) {
+	s := f.waiting[0]
+	f.waiting = f.waiting[1:]
+	r := Result{Number: s.Number, Variant: s.Variant, Verdict: invariant.Held}
+	for _, d := range s.Deviations {
+		if slices.Contains(f.steps, d.Step) {
+			r.Verdict, r.Invariant, r.Signature = invariant.Violated, "g", "g: it"
+		}
+	}
+	return r, true
+}
+
+// TestDivide: what the deviations of a failure come to divides it from the schedules that held; a
+// failure that this leaves is explained by itself, and what held in spite of it is counted.
+func TestDivide(t *testing.T) {
 	for _, tc := range []struct {
 		what         string
-		failed, held []Points
+		steps        []string
+		failed, held [][]string
 		want         string
 	}{
-		{"one fact", []Points{{1, 3, 10}, {1, 10}}, []Points{{2, 10}, {3, 10}}, "failed in 2 of 2 schedules in which late, and held in 2 of 2 others"},
-		{"the first that divides", []Points{{1, 2, 10}}, []Points{{10}}, "in which late"},
-		{"two together", []Points{{1, 3, 10}}, []Points{{1, 10}, {3, 10}}, "in which late, and fault"},
-		{"one that failed lacks it", []Points{{1, 10}, {10}}, []Points{{10}}, "no order, nothing unknown and no fault, nor any two of these, divides 2 schedules from 1 that held"},
-		{"one that held has it", []Points{{1, 10}}, []Points{{1, 10}, {10}}, "no order"},
-		{"what no other schedule came to", []Points{{4, 99}}, []Points{{10}}, "no order"},
-		{"two kinds of failures", []Points{{1, 10}, {1, 10}, {3, 10}, {3, 10}}, []Points{{10}}, "failed in 4 of 4 schedules in which late, or in which fault, and held in 1 of 1 others"},
-		{"and one more", []Points{{1, 10}, {1, 10}, {10}}, []Points{{10}}, "failed in 2 of 2 schedules in which late, and held in 1 of 1 others; nothing divides 1 more"},
-		{"nothing held", []Points{{1, 10}}, nil, ""},
+		{"one fact", []string{"a"}, [][]string{{"a"}, {"a"}}, [][]string{{"b"}, {}}, "failed in 2 of 2 schedules in which a was late, and held in 2 of 2 others"},
+		{"as few deviations as it takes", []string{"a"}, [][]string{{"b", "a"}}, [][]string{{"b"}}, "failed in 1 of 1 schedule in which a was late, and held in 1 of 1 others"},
+		{"two", []string{"a", "c"}, [][]string{{"a"}, {"c"}, {"c"}}, [][]string{{"b"}}, "failed in 3 of 3 schedules in which a was late, or in which c was late, and held in 1 of 1 others"},
+		{"one that held has it", []string{"a"}, [][]string{{"a"}}, [][]string{{"a", "b"}, {"b"}}, "failed in 1 of 2 schedules in which a was late, and held in 1 of 1 others"},
+		{"more than are looked for", []string{"a", "b", "c", "d"}, [][]string{{"a"}, {"b"}, {"c"}, {"d"}}, [][]string{{"e"}},
+			"failed in 3 of 3 schedules in which a was late, or in which b was late, or in which c was late, and held in 1 of 2 others; nothing divides the other from these"},
 	} {
-		got := divides([]Fact{own, late, early, fault}, tc.failed, tc.held)
-		if !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
+		s := &Search{Explainer: stepper{}}
+		var tally Tally
+		play := func(steps []string, r Result) {
+			var schedule Schedule
+			for _, step := range steps {
+				schedule.Deviations = append(schedule.Deviations, scenarios.Deviation{Step: step})
+			}
+			schedule.Number = len(s.played)
+			tally.Add(schedule, r)
+			s.note(schedule, r)
+		}
+		for _, steps := range tc.failed {
+			play(steps, Result{Verdict: invariant.Violated, Invariant: "g", Signature: "g: it"})
+		}
+		for _, steps := range tc.held {
+			play(steps, Result{Verdict: invariant.Held})
+		}
+		if err := s.Divide(&failing{steps: tc.steps}, &tally); err != nil {
+			t.Fatal(err)
+		}
+		if got := tally.Failed[0].Divides; got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
 		}
 	}

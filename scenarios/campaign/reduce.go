@@ -26,7 +26,7 @@ func Reduce(workers Workers, plan *scenarios.Plan, failed Result, tell Telling) 
 		return nil, fmt.Errorf("take the plan %s to pieces: %w", plan.Metadata.Name, err)
 	}
 	s := &Search{}
-	t := &trials{workers: workers, signature: failed.Signature, waiting: &s.waiting, variants: &s.variants}
+	t := &trials{workers: workers, signature: failed.Signature, most: shrinkMost, waiting: &s.waiting, variants: &s.variants}
 	found := len(plan.Deviations)
 	left := t.shrink(Schedule{Deviations: plan.Deviations})
 	story := &story{trials: t, schedule: left, tell: tell, judged: map[string]any{}}

@@ -31,9 +31,8 @@ type Search struct {
 	// the strategy those of a single deviation.
 	Branching Branching
 
-	// Explain, which may be nil, returns what was true in a failing schedule before it failed, the
-	// closest to it first.
-	Explain func(Schedule) ([]Fact, error)
+	// Explainer, which may be nil, says what the deviations of schedules come to.
+	Explainer Explainer
 
 	// One says that only the first failure of a tally is shrunk.
 	One bool
@@ -193,7 +192,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 
 // note remembers a schedule that can be played again as it was, for what divides it from others.
 func (s *Search) note(chosen Schedule, r Result) {
-	if whole := !chosen.Draw || len(r.Drawn) > 0; whole && s.Explain != nil {
+	if whole := !chosen.Draw || len(r.Drawn) > 0; whole && s.Explainer != nil {
 		s.played = append(s.played, cameOut{chosen.Played(r), r.Verdict, Failure{Signature: r.Signature, Cause: r.Cause}})
 	}
 }

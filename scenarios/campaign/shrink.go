@@ -29,7 +29,7 @@ func (s *Search) Shrink(workers Workers, t *Tally) {
 		if i < 0 || i >= failuresShown {
 			return
 		}
-		trials := &trials{workers: workers, signature: failures[i].Signature, waiting: &s.waiting, variants: &s.variants}
+		trials := &trials{workers: workers, signature: failures[i].Signature, most: shrinkMost, waiting: &s.waiting, variants: &s.variants}
 		if s.regroup(t, failures[i], trials.shrink(failures[i].Schedule)); s.One {
 			return
 		}
@@ -88,13 +88,14 @@ func brings(deviations, shrunk []scenarios.Deviation) bool {
 // trials are schedules that are tried in place of one that failed.
 type trials struct {
 	workers Workers
-	// signature is the failure that a reduced schedule must still produce.
-	signature string
+	// signature is the failure that a reduced schedule must still produce; or, if never is set,
+	// that what this guarantee promised never came, whichever event made that certain.
+	signature, never string
 	// waiting counts all schedules that were given to the workers and not taken back, and variants
 	// those tried in place of others. The search that has ended may have left some to be taken.
 	waiting, variants *int
-	// tried counts the candidates that all questions have needed so far.
-	tried int
+	// tried counts the candidates that all questions have needed so far, of most.
+	tried, most int
 	// stopped says that the workers won't play any more.
 	stopped bool
 }
@@ -121,13 +122,13 @@ func (t *trials) shrink(s Schedule) Schedule {
 }
 
 // over says that nothing more is tried.
-func (t *trials) over() bool { return t.stopped || t.tried >= shrinkMost }
+func (t *trials) over() bool { return t.stopped || t.tried >= t.most }
 
 // first returns the first of n candidates that fails in the same way, or -1 if none does. A
 // candidate that can't be played is nil. Neither which one that is nor how many were tried until
 // then depends on the workers: what they played beyond it doesn't count.
 func (t *trials) first(n int, candidate func(i int) *Schedule) int {
-	n = min(n, shrinkMost-t.tried)
+	n = min(n, t.most-t.tried)
 	base, given := *t.variants+1, 0
 	failed := make(map[int]bool)
 	for learned := 0; learned < n; {
@@ -152,7 +153,7 @@ func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 			if result.Variant < base {
 				continue // of the search, or left over from an earlier question
 			}
-			failed[result.Variant-base] = result.Signature == t.signature
+			failed[result.Variant-base] = result.Signature == t.signature || t.never != "" && result.Missing && result.Invariant == t.never
 		}
 		for fails, played := failed[learned]; played; fails, played = failed[learned] {
 			learned++
@@ -162,6 +163,25 @@ func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 		}
 	}
 	return -1
+}
+
+// which says of each of some deviations whether a schedule with these in place of its own fails in
+// the same way.
+func (t *trials) which(s Schedule, candidates [][]scenarios.Deviation) []bool {
+	fail := make([]bool, len(candidates))
+	for from := 0; from < len(candidates); {
+		found := t.first(len(candidates)-from, func(i int) *Schedule {
+			candidate := s
+			candidate.Deviations = candidates[from+i]
+			return &candidate
+		})
+		if found < 0 {
+			break
+		}
+		fail[from+found] = true
+		from += found + 1
+	}
+	return fail
 }
 
 // without leaves out what first finds not to be needed: large pieces before small ones, and single

@@ -33,8 +33,6 @@ type Schedule struct {
 	// Variant numbers the schedules that are tried in place of this one while it is shrunk, from 1;
 	// 0 is the schedule itself.
 	Variant int `json:"variant,omitempty"`
-	// Ask are points, sorted: the schedule is played again to find out which of them it reaches.
-	Ask Points `json:"ask,omitempty"`
 	// Shrunk says how its deviations were reduced to these, if they were.
 	Shrunk *scenarios.Shrunk `json:"-"`
 }

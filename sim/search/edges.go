@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -117,6 +118,12 @@ func unseen(d sim.Decision, yield func(old)) {
 			}
 		}
 	}
+}
+
+func pointOf(words string) campaign.Point {
+	h := fnv.New32a()
+	h.Write([]byte(words))
+	return campaign.Point(h.Sum32())
 }
 
 func (e *edges) add(one edge) {

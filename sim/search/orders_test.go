@@ -145,10 +145,10 @@ func TestOrdersFind(t *testing.T) {
 	if err := s.Divide(alone, &tally); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range tally.Failures() {
-		if !strings.Contains(f.Divides, "held") {
-			t.Errorf("%v: nothing is said of what divides it: %q", f.Schedule.Deviations, f.Divides)
-		}
+	// The Node may be registered 3.4 s later than it is: then remediation reads it.
+	const divides = "worker-1.kubelet's registration of Node/worker-1 (no. 1 of 2) came 3.362s or more late, after remediation's read of Node/worker-1, and held in 399 of 399 others"
+	if all := tally.Failures(); len(all) != 1 || !strings.HasSuffix(all[0].Divides, divides) {
+		t.Errorf("what divides the failures isn't that %s: %+v", divides, all)
 	}
 	player, found := NewPlayer(simulator, s.Story), false
 	for _, f := range tally.Failures() {

@@ -33,8 +33,6 @@ type Player struct {
 	seen func(campaign.Schedule, *play.Outcome)
 	// edges belong to the story; nil until a schedule is asked for what it reaches.
 	edges *edges
-	// terms belong to facts; nil until one is asked for.
-	terms *terms
 }
 
 // NewPlayer returns a player of a story.
@@ -87,9 +85,6 @@ func eventAt(h *history.History, at int) string {
 // Try plays a schedule and returns its result. Now and then it checks that the simulator is
 // deterministic.
 func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
-	if len(schedule.Ask) > 0 {
-		return p.answer(schedule)
-	}
 	var reached *coverage
 	audited := false
 	if p.story.Cover {

@@ -109,7 +109,7 @@ func (t *Told) Again(ctx context.Context, story *campaign.Story, o Options) (*ca
 	s := &campaign.Search{
 		Strategy: chosen.Strategy, Story: story, Total: o.Schedules, What: chosen.what, Branching: chosen.branching, Edges: known.list(), Aim: o.Reach,
 	}
-	s.Explain = NewPlayer(t.simulator, s.Story).Explain
+	s.Explainer = newExplainer(t, s.Story)
 	switch {
 	case o.For > 0:
 		s.Total = campaign.Endless
