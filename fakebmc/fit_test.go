@@ -82,6 +82,17 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// TestHoldsBackOrHangs: a command that a preset holds back comes in its time, and one that hangs
+// never does. A guarantee excuses the first only, and of a preset with both it couldn't know which.
+func TestHoldsBackOrHangs(t *testing.T) {
+	for _, p := range fakebmc.Presets() {
+		r := fakebmc.Rule{Name: "r", Preset: p.Name}
+		if long, _ := r.HoldsBack(); long > 0 && r.Hangs() {
+			t.Errorf("%s holds some requests back for %v, and others hang", p.Name, long)
+		}
+	}
+}
+
 // TestDirectCalls: no effect that needs the wire fires on a request that has none, so that
 // nothing says that it did.
 func TestDirectCalls(t *testing.T) {

@@ -118,6 +118,8 @@ func (tr *transcript) line(line string) (err error) {
 			}
 		case "clocks": // differ
 			tr.params.Timings.Epoch = time.Time{}
+		case "answer":
+			tr.params.Timings.Answer, err = time.ParseDuration(value)
 		case "skew":
 			tr.params.Timings.Skew, err = time.ParseDuration(value)
 		default:
@@ -163,7 +165,7 @@ func (tr *transcript) line(line string) (err error) {
 			e.Frees = append(e.Frees, strings.ReplaceAll(value, "_", " "))
 			continue
 		}
-		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "note": &e.Note, "by": &e.Actor, "value": &e.Value}[name]
+		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "from": &e.From, "to": &e.To, "note": &e.Note, "by": &e.Actor, "value": &e.Value}[name]
 		if into == nil {
 			return fmt.Errorf("unknown field %q", name)
 		}

@@ -20,8 +20,8 @@ type Hindrances struct {
 	recovery, grace time.Duration
 	// residents are Params.Residents: they share what befalls their host.
 	residents map[string][]string
-	// command is how long a command may take.
-	command time.Duration
+	// command is how long a command may take, and answer how long a BMC's client waits for one.
+	command, answer time.Duration
 	// anew is how long a process that has started anew may wait again, for a command that it
 	// doesn't know to have had its time.
 	anew time.Duration
@@ -67,7 +67,7 @@ const open = time.Duration(math.MaxInt64)
 
 // NewHindrances returns hindrances that have observed nothing.
 func NewHindrances(p Params) *Hindrances {
-	return &Hindrances{residents: p.Residents, recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
+	return &Hindrances{residents: p.Residents, recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -182,9 +182,18 @@ func (h *Hindrances) linked(e *history.Event) {
 			h.end(e, party, link)
 		default:
 			h.end(e, party, link)
-			h.begin(e, party, link, false)
+			h.add(Spell{Party: party, Name: link, begin: e.At, end: open, fails: true, beyond: h.unanswered(ends[:]), hangs: true})
 		}
 	}
+}
+
+// unanswered is how long a client waits in vain for what it has sent just before a link between two
+// ends is restored. Whoever asks the API server asks again in a moment.
+func (h *Hindrances) unanswered(ends []string) time.Duration {
+	if slices.ContainsFunc(ends, func(end string) bool { return strings.HasPrefix(end, history.BMCEnd("")) }) {
+		return h.answer
+	}
+	return 0
 }
 
 // on returns an end of links with the processes of controllers that a story has put there.
