@@ -13,8 +13,9 @@ var atMostOne = invariant.Invariant{
 	Seed:  "002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &copies{
-			Ruling: invariant.Ruling{ID: "at-most-one", Skew: p.Timings.Skew},
-			hosts:  invariant.NewRoster[cutOff](p.Hosts),
+			Ruling:   invariant.Ruling{ID: "at-most-one", Skew: p.Timings.Skew},
+			hosts:    invariant.NewRoster[cutOff](p.Hosts),
+			nodeless: map[string]history.Event{}, freed: map[string]history.Event{},
 			agents: len(p.Roles.Fencers) > 0 && p.Timings.Watchdog > 0,
 			resets: p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + p.Timings.Slack,
 		}
@@ -30,6 +31,10 @@ type copies struct {
 	invariant.Ruling
 	hosts   invariant.Roster[cutOff]
 	running []placed
+	// nodeless has the users' deletions of Nodes, by their hosts, until there is another Node. Freed
+	// has, by their UIDs, the Pods that are gone for a user's deed, with that deed. A kubelet that
+	// hasn't heard of it yet starts such a Pod still.
+	nodeless, freed map[string]history.Event
 	// agents says that hosts which are cut off are reset, and resets how long that takes at most.
 	agents bool
 	resets time.Duration
@@ -48,12 +53,10 @@ type cutOff struct {
 	since history.Event
 }
 
-// placed is a process of the exclusive workload on a host. Nodeless is a user's deletion of the
-// host's Node, until there is another, and released the user's deed that its Pod is gone for.
+// placed is a process of the exclusive workload on a host.
 type placed struct {
 	host, boot string
 	process
-	nodeless, released history.Event
 }
 
 func (c *copies) Observe(e *history.Event) *invariant.Violation {
@@ -68,21 +71,20 @@ func (c *copies) Observe(e *history.Event) *invariant.Violation {
 	return c.Tell()
 }
 
-// released takes in what becomes of the Nodes and Pods of the processes that run.
+// released takes in what users do to Nodes and Pods.
 func (c *copies) released(e *history.Event) {
-	for i := range c.running {
-		p := &c.running[i]
-		switch {
-		case p.host != e.Host:
-		case e.Kind == history.NodeCreated:
-			p.nodeless = history.Event{}
-		case e.Kind == history.NodeDeleted && invariant.ByUser(e):
-			p.nodeless = *e
-		case e.Kind != history.PodDeleted || p.uid != e.UID:
-		case invariant.ByUser(e):
-			p.released = *e
-		default:
-			p.released = p.nodeless
+	switch e.Kind {
+	case history.NodeCreated:
+		delete(c.nodeless, e.Host)
+	case history.NodeDeleted:
+		if invariant.ByUser(e) {
+			c.nodeless[e.Host] = *e
+		}
+	case history.PodDeleted:
+		if invariant.ByUser(e) {
+			c.freed[e.UID] = *e
+		} else if node, ok := c.nodeless[e.Host]; ok {
+			c.freed[e.UID] = node
 		}
 	}
 }
@@ -175,10 +177,9 @@ func (c *copies) start(e *history.Event, boot string) {
 			c.Kept(kept, e)
 			continue
 		}
-		cut := &c.hosts.Of(p.host).since
-		if due := c.agents && cut.Kind != "" && e.At-cut.At > c.resets; p.released.Kind != "" && !due {
+		if freed := c.freedBefore(p, e); freed.Kind != "" {
 			c.Judged--
-			c.SetAside(e, "a user had released it while "+while+": "+invariant.Clause(&p.released))
+			c.SetAside(e, "a user had released one while "+while+": "+invariant.Clause(&freed))
 			continue
 		}
 		c.Accuse(invariant.Cause{Host: p.host, Thing: p.object}, &p.event, e, while)
@@ -201,6 +202,19 @@ func (c *copies) start(e *history.Event, boot string) {
 		c.Suspend(e, " while another host was not observed")
 	}
 	c.running = append(c.running, placed{host: e.Host, boot: boot, process: process{e.Object, e.UID, *e}})
+}
+
+// freedBefore returns the user's deed that let go of one of two copies, if nothing else should have
+// ended it by the time the second one starts.
+func (c *copies) freedBefore(first *placed, second *history.Event) history.Event {
+	for _, of := range []struct{ host, uid string }{{first.host, first.uid}, {second.Host, second.UID}} {
+		cut := &c.hosts.Of(of.host).since
+		due := c.agents && cut.Kind != "" && second.At-cut.At > c.resets
+		if freed := c.freed[of.uid]; of.uid != "" && freed.Kind != "" && !due {
+			return freed
+		}
+	}
+	return history.Event{}
 }
 
 func (c *copies) Finish(complete bool) invariant.Result {
