@@ -44,7 +44,7 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, ok := causes.judge(results, false); !ok {
-		t.Error(text)
+		t.Errorf("%s%+v", text, causes.unexplained(results))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -74,6 +75,13 @@ func run(only string, sample uint32, schedules int, show, violated bool) error {
 		broken := slices.DeleteFunc(results, func(r result) bool { return r.Verdict != invariant.Violated })
 		return json.NewEncoder(os.Stdout).Encode(broken)
 	}
+	for _, r := range known.unexplained(results) {
+		plan, err := r.save("out/combine")
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%-9s %s, schedule %d\n          %s\n          fencelab replay %s\n", strings.ToUpper(string(r.Verdict)), r.Story, r.Schedule, r.Reason, plan)
+	}
 	text, ok := known.judge(results, only == "" && schedules == 0 && sample <= 1)
 	fmt.Printf("%s%d stories in %s\n", text, len(all), time.Since(began).Round(time.Second))
 	if !ok {
@@ -100,6 +108,18 @@ type result struct {
 	Schedule int               `json:"schedule"`
 	Verdict  invariant.Verdict `json:"verdict"`
 	Reason   string            `json:"reason"`
+
+	// plan plays the schedule again, where it isn't held.
+	plan []byte
+}
+
+// save writes the plan of a schedule into a directory, and returns the name of the file.
+func (r result) save(dir string) (string, error) {
+	name := filepath.Join(dir, fmt.Sprintf("%s-%d.plan.txt", r.Story, r.Schedule))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return name, os.WriteFile(name, r.plan, 0o644)
 }
 
 // playAll plays stories side by side, and returns what came of them in their order.
@@ -140,9 +160,10 @@ func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
 		return nil, err
 	}
 	var all []result
-	player := search.NewPlayer(s, &campaign.Story{Plan: plan})
+	played := &campaign.Story{Plan: plan}
+	player := search.NewPlayer(s, played)
 	for n := range schedules + 1 {
-		o, _, err := player.Play(campaign.Schedule{Number: n, Seed: uint64(n), Draw: n > 0})
+		o, drawn, err := player.Play(campaign.Schedule{Number: n, Seed: uint64(n), Draw: n > 0})
 		if err != nil {
 			return nil, fmt.Errorf("play %s: %w", of.name, err)
 		}
@@ -150,6 +171,9 @@ func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
 		r.Verdict, r.Reason = o.VerdictOfSchedule()
 		if o.Bypassed() && r.Verdict == invariant.Unknown {
 			r.Verdict, r.Reason = invariant.Held, "" // the guarantees were judged by what happened instead
+		}
+		if r.Verdict != invariant.Held {
+			r.plan = played.PlanOf(drawn).Text()
 		}
 		all = append(all, r)
 	}
@@ -171,7 +195,6 @@ type cause struct {
 	Unknown bool `json:"unknown,omitempty"`
 
 	stories, reason *regexp.Regexp
-	found           int
 }
 
 func readKnown(name string) (known, error) {
@@ -204,31 +227,39 @@ func parseKnown(data []byte) (all known, err error) {
 	return all, nil
 }
 
-// judge says what came of stories, and whether it is as it should be. With all stories, causes that
-// none of them has are stale.
+// unexplained returns what is not held and has none of the causes.
+func (k known) unexplained(results []result) []result {
+	return slices.DeleteFunc(slices.Clone(results), func(r result) bool {
+		return r.Verdict == invariant.Held || k.cause(r) != nil
+	})
+}
+
+// cause returns why a schedule isn't held, or nil.
+func (k known) cause(r result) *cause {
+	i := slices.IndexFunc(k, func(c *cause) bool {
+		return c.Unknown == (r.Verdict != invariant.Violated) && c.stories.MatchString(r.Story) && c.reason.MatchString(r.Reason)
+	})
+	if i < 0 {
+		return nil
+	}
+	return k[i]
+}
+
+// judge counts what came of stories, and reports whether it is as it should be. With all stories,
+// causes that none of them has are stale.
 func (k known) judge(results []result, all bool) (text string, ok bool) {
-	counts := map[invariant.Verdict]int{}
-	var unexplained []string
+	counts, found := map[invariant.Verdict]int{}, map[*cause]int{}
 	for _, r := range results {
 		counts[r.Verdict]++
-		if r.Verdict == invariant.Held {
-			continue
+		if r.Verdict != invariant.Held {
+			found[k.cause(r)]++
 		}
-		i := slices.IndexFunc(k, func(c *cause) bool {
-			return c.Unknown == (r.Verdict != invariant.Violated) && c.stories.MatchString(r.Story) && c.reason.MatchString(r.Reason)
-		})
-		if i >= 0 {
-			k[i].found++
-			continue
-		}
-		unexplained = append(unexplained, fmt.Sprintf("%-9s %s, schedule %d\n          %s\n", strings.ToUpper(string(r.Verdict)), r.Story, r.Schedule, r.Reason))
 	}
 	var b strings.Builder
-	b.WriteString(strings.Join(unexplained, ""))
 	stale := 0
 	for _, c := range k {
-		fmt.Fprintf(&b, "known     %5d  %s\n", c.found, c.ID)
-		if all && c.found == 0 {
+		fmt.Fprintf(&b, "known     %5d  %s\n", found[c], c.ID)
+		if all && found[c] == 0 {
 			stale++
 			fmt.Fprintf(&b, "STALE     no story has the cause %s any more: remove it\n", c.ID)
 		}
@@ -236,5 +267,5 @@ func (k known) judge(results []result, all bool) (text string, ok bool) {
 	for _, v := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Fprintf(&b, "%-9s %5d\n", v, counts[v])
 	}
-	return b.String(), len(unexplained) == 0 && stale == 0
+	return b.String(), found[nil] == 0 && stale == 0
 }

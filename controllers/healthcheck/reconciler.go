@@ -57,8 +57,9 @@ type Reconciler struct {
 	// Client writes, and reads from a cache.
 	Client client.Client
 	// Live reads from the API server. The cache only proposes: one that lags would
-	// let too many Machines be marked, and what it says of one Machine be undone by
-	// what is so, again and again, while another waits for its mark.
+	// let too many Machines be marked, or by a check that its user has paused or tightened, and
+	// what it says of one Machine be undone by what is so, again and again, while another waits
+	// for its mark.
 	Live client.Reader
 	// Clock is for its own records, and Steady for how long it has seen something. Others write by
 	// clocks of their own.
@@ -128,18 +129,18 @@ type target struct {
 
 // Reconcile does one step for one of the Machines of a MachineHealthCheck.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var check clusterv1.MachineHealthCheck
-	if err := r.Client.Get(ctx, request.NamespacedName, &check, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	check, err := r.check(ctx, r.Client, request.NamespacedName)
+	if check == nil {
+		return reconcile.Result{}, err
 	}
-	if _, paused := check.Annotations[clusterv1.PausedAnnotation]; paused || r.refuse(&check) {
-		return reconcile.Result{}, nil
-	}
-	seen, err := r.assess(ctx, false, &check)
+	seen, err := r.assess(ctx, false, check)
 	overdue := r.overdue(check.UID, len(seen.remediating) > 0)
 	live := err == nil && (seen.action != Nothing || overdue)
 	if live {
-		seen, err = r.assess(ctx, true, &check)
+		if check, err = r.check(ctx, r.Live, request.NamespacedName); check == nil {
+			return reconcile.Result{}, err
+		}
+		seen, err = r.assess(ctx, true, check)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("assess MachineHealthCheck %s: %w", request, err)
@@ -161,6 +162,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	return reconcile.Result{RequeueAfter: seen.after}, nil
+}
+
+// check returns a MachineHealthCheck as a reader shows it, and nil if there is none, or none to act
+// on.
+func (r *Reconciler) check(ctx context.Context, reader client.Reader, name client.ObjectKey) (*clusterv1.MachineHealthCheck, error) {
+	var check clusterv1.MachineHealthCheck
+	if err := reader.Get(ctx, name, &check, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if _, paused := check.Annotations[clusterv1.PausedAnnotation]; paused || r.refuse(&check) {
+		return nil, nil
+	}
+	return &check, nil
 }
 
 // outlook is what a check is like.
