@@ -31,9 +31,9 @@ type copies struct {
 	invariant.Ruling
 	hosts   invariant.Roster[cutOff]
 	running []placed
-	// nodeless has the users' deletions of Nodes, by their hosts, until there is another Node. Freed
-	// has, by their UIDs, the Pods that are gone for a user's deed, with that deed. A kubelet that
-	// hasn't heard of it yet starts such a Pod still.
+	// nodeless has the users' deletions of Nodes, by host, until there is another Node. Freed
+	// has the users' deeds for which Pods are gone, by the UIDs of these: a kubelet that hasn't
+	// heard of it yet starts such a Pod still.
 	nodeless, freed map[string]history.Event
 	// agents says that hosts which are cut off are reset, and resets how long that takes at most.
 	agents bool

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 var noRemediationStorm = invariant.Invariant{
@@ -207,7 +208,7 @@ func (c *storms) limit(e *history.Event) {
 	marked, unhealthy, possibly := c.count(known)
 	switch _, most, least := c.targets.ActsOn(known); {
 	case marked > most:
-		c.Breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", invariant.Clause(e), marked, most))
+		c.Breach(e, e, fmt.Sprintf("%s, which makes %s, and %d may be", invariant.Clause(e), phrase.Count(marked, "marked Machine"), most))
 	case unhealthy > most:
 		c.Breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", invariant.Clause(e), unhealthy, most))
 	case possibly < least:
