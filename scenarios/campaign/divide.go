@@ -21,8 +21,9 @@ type Explainer interface {
 
 // Fact is a property that deviations share which have the same effect.
 type Fact struct {
-	// Words are a clause: "deletion's read of Node/worker-1 failed with any error".
-	Words string
+	// Words are a clause: "deletion's read of Node/worker-1 failed with any error". Order, unless
+	// it is empty, is another: what comes first by that, "a's patch came before b's read".
+	Words, Order string
 	// Parts are true together. Each is one deviation.
 	Parts []Part
 }
@@ -41,8 +42,9 @@ type Part struct {
 
 const (
 	// At most dividedKinds kinds of failures are divided, each by up to dividedParts facts: the
-	// first explains the schedule that is shown, and the others explain some of the rest.
-	dividedKinds, dividedParts = 6, 3
+	// first explains the schedule that is shown, and the others explain some of the rest. Up to
+	// dividedWays of these may come to the same order, and count as one.
+	dividedKinds, dividedParts, dividedWays = 6, 3, 6
 	// To explain all of them takes at most dividedTrials schedules, an equal share for each. More
 	// than dividedFew deviations can't be read.
 	dividedTrials, dividedFew = 1800, 5
@@ -117,7 +119,7 @@ func (s *Search) divide(workers Workers, f Failure, held []Schedule, most int) (
 	}
 	var facts []*Fact
 	left, tried := slices.Clone(failed), make(map[int]bool)
-	for of := f.Schedule; len(facts) < dividedParts; {
+	for of := f.Schedule; len(byOrder(facts)) < dividedParts && len(facts) < dividedWays; {
 		if tried[of.Number] = true; of.Shrunk == nil || f.Missing {
 			of = t.shrink(of)
 		}
@@ -175,10 +177,8 @@ func (s *Search) split(schedules []Schedule, facts ...*Fact) (with, without []Sc
 // which with have one of these facts, too.
 func divided(facts []*Fact, of, failed, with, held int) string {
 	var words []string
-	for _, fact := range facts {
-		if !slices.Contains(words, fact.Words) {
-			words = append(words, fact.Words)
-		}
+	for _, alike := range byOrder(facts) {
+		words = append(words, tellAll(alike))
 	}
 	text := fmt.Sprintf("failed in %d of %s in which %s, and held in %d of %d others", of, phrase.Count(of+with, "schedule"),
 		strings.Join(words, ", or in which "), held-with, held-with+failed-of)
@@ -189,4 +189,35 @@ func divided(facts []*Fact, of, failed, with, held int) string {
 		return text + "; nothing divides the other from these"
 	}
 	return fmt.Sprintf("%s; nothing divides the other %d from these", text, failed-of)
+}
+
+// byOrder puts facts that come to the same order together.
+func byOrder(facts []*Fact) (groups [][]*Fact) {
+	for _, fact := range facts {
+		i := slices.IndexFunc(groups, func(g []*Fact) bool {
+			return g[0].Order == fact.Order && (fact.Order != "" || g[0].Words == fact.Words)
+		})
+		if i < 0 {
+			groups = append(groups, []*Fact{fact})
+		} else if !slices.ContainsFunc(groups[i], func(f *Fact) bool { return f.Words == fact.Words }) {
+			groups[i] = append(groups[i], fact)
+		}
+	}
+	return groups
+}
+
+// tellAll tells facts that come to the same order.
+func tellAll(alike []*Fact) string {
+	order := alike[0].Order
+	switch {
+	case order == "":
+		return alike[0].Words
+	case len(alike) == 1:
+		return alike[0].Words + ", so that " + order
+	}
+	var words []string
+	for _, fact := range alike {
+		words = append(words, fact.Words)
+	}
+	return order + " because " + strings.Join(words, ", or because ")
 }

@@ -141,6 +141,9 @@ func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviati
 		if err := one.intervene(d); err != nil {
 			return nil, err
 		}
+		if f.Order = one.order; len(s.Deviations) > 1 && one.order != "" {
+			one.words, f.Order = one.words+", so that "+one.order, ""
+		}
 		words, f.Parts = append(words, one.words), append(f.Parts, one.part)
 	}
 	f.Words = strings.Join(words, ", and ")
@@ -159,8 +162,8 @@ type intervention struct {
 	failing, without []told
 	at               int
 
-	words string
-	part  campaign.Part
+	words, order string
+	part         campaign.Part
 }
 
 // fails says which of these deviations lead to the same failure in place of the one that is varied.
@@ -178,7 +181,7 @@ func (v *intervention) fails(some ...scenarios.Deviation) []bool {
 func (v *intervention) intervene(d scenarios.Deviation) error {
 	step := v.without[v.at]
 	v.part = campaign.Part{Deed: deedOf(&step, d.Fault), Faults: []scenarios.StepFault{d.Fault}}
-	other, order, by := "", "", ""
+	other, after, by := "", "", ""
 	if d.After != "" {
 		late := v.waited(d)
 		switch delayed := (scenarios.Deviation{Step: d.Step, Delay: scenarios.Duration(late)}); {
@@ -215,12 +218,12 @@ func (v *intervention) intervene(d scenarios.Deviation) error {
 		}
 	case d.After == "" && d.Delay > 0:
 		var err error
-		if order, by, err = v.lateness(d); err != nil {
+		if after, by, err = v.lateness(d); err != nil {
 			return err
 		}
 	}
 	which := v.which(d)
-	v.words = d.TellAny(step.words, other, which, by, v.part.Faults, all) + order
+	v.words = d.TellAny(step.words, other, which, by, v.part.Faults, all) + after
 	return nil
 }
 
@@ -322,7 +325,7 @@ func (v *intervention) which(d scenarios.Deviation) string {
 // lateness finds out from which lateness on, and up to which one, the schedule fails, and what the
 // least one changes: two steps that depend on each other come in the other order, or nothing but
 // the time.
-func (v *intervention) lateness(d scenarios.Deviation) (order, by string, err error) {
+func (v *intervention) lateness(d scenarios.Deviation) (after, by string, err error) {
 	late := func(by time.Duration) scenarios.Deviation {
 		other := d
 		other.Delay = scenarios.Duration(by)
@@ -359,15 +362,15 @@ func (v *intervention) lateness(d scenarios.Deviation) (order, by string, err er
 	if by = fmt.Sprintf("%s or more", from); most > 0 {
 		by = fmt.Sprintf("between %s and %s", from, most.Round(finest))
 	}
-	if order, err = v.order(late(held), late(least)); err == nil && d.Fault != "" {
-		order = "" // the fault says enough
+	if d.Fault == "" { // which says enough
+		after, err = v.swap(late(held), late(least))
 	}
-	return order, by, err
+	return after, by, err
 }
 
-// order says which steps come in another order when the deviation is a little slighter and the
-// schedule holds.
-func (v *intervention) order(held, broke scenarios.Deviation) (string, error) {
+// swap finds out which steps come in another order when the deviation is a little slighter and the
+// schedule holds. If one of them is that of the deviation, it says after which it comes.
+func (v *intervention) swap(held, broke scenarios.Deviation) (string, error) {
 	run := func(d scenarios.Deviation) (taken []told, err error) {
 		s := v.schedule
 		s.Deviations = slices.Clone(s.Deviations)
@@ -401,7 +404,8 @@ func (v *intervention) order(held, broke scenarios.Deviation) (string, error) {
 			if second.Name() == broke.Step {
 				return ", after " + first.words, nil
 			}
-			return fmt.Sprintf(", so that %s came before %s", first.words, second.words), nil
+			v.order = fmt.Sprintf("%s came before %s", first.words, second.words)
+			return "", nil
 		}
 	}
 	return "", nil
