@@ -39,7 +39,7 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := playAll(sample, 0)
+	results, err := playAll(sample, 0, func([]result) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

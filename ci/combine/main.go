@@ -67,20 +67,25 @@ func run(only string, sample uint32, schedules int, show, violated bool) error {
 		return err
 	}
 	began := time.Now()
-	results, err := playAll(all, schedules)
+	results, err := playAll(all, schedules, func(some []result) error {
+		if violated {
+			return nil
+		}
+		for _, r := range known.unexplained(some) {
+			plan, err := r.save("out/combine")
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%-9s %s, schedule %d\n          %s\n          fencelab replay %s\n", strings.ToUpper(string(r.Verdict)), r.Story, r.Schedule, r.Reason, plan)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	if violated {
 		broken := slices.DeleteFunc(results, func(r result) bool { return r.Verdict != invariant.Violated })
 		return json.NewEncoder(os.Stdout).Encode(broken)
-	}
-	for _, r := range known.unexplained(results) {
-		plan, err := r.save("out/combine")
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%-9s %s, schedule %d\n          %s\n          fencelab replay %s\n", strings.ToUpper(string(r.Verdict)), r.Story, r.Schedule, r.Reason, plan)
 	}
 	text, ok := known.judge(results, only == "" && schedules == 0 && sample <= 1)
 	fmt.Printf("%s%d stories in %s\n", text, len(all), time.Since(began).Round(time.Second))
@@ -122,17 +127,24 @@ func (r result) save(dir string) (string, error) {
 	return name, os.WriteFile(name, r.plan, 0o644)
 }
 
-// playAll plays stories side by side, and returns what came of them in their order.
-func playAll(all []story, schedules int) ([]result, error) {
+// playAll plays stories side by side, and returns what came of them in their order. Each is done as
+// soon as it has been played, one at a time.
+func playAll(all []story, schedules int, done func([]result) error) ([]result, error) {
 	each, errs := make([][]result, len(all)), make([]error, len(all))
 	next := make(chan int)
 	var players sync.WaitGroup
+	var one sync.Mutex
 	for range runtime.NumCPU() {
 		players.Go(func() {
 			s, err := sim.New()
 			for i := range next {
 				if errs[i] = err; err == nil {
 					each[i], errs[i] = playOne(s, all[i], schedules)
+				}
+				if errs[i] == nil {
+					one.Lock()
+					errs[i] = done(each[i])
+					one.Unlock()
 				}
 			}
 		})
