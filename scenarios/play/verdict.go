@@ -136,7 +136,11 @@ func (o *Outcome) Meets() (mismatch string) {
 		return reason
 	}
 	for _, r := range o.Results {
-		if r.Invariant == expected && r.Verdict == invariant.Violated {
+		switch {
+		case r.Invariant != expected || r.Verdict != invariant.Violated:
+		case r.Violation != nil && !o.begun(r.Violation) && o.TooSlow() != "":
+			return fmt.Sprintf("expected %s to be violated in the story, but it was before the topology was up and healthy, on a machine that was too slow: %s", expected, r.Reason)
+		default:
 			return ""
 		}
 	}
@@ -147,6 +151,13 @@ func (o *Outcome) Meets() (mismatch string) {
 		reason = ": " + reason
 	}
 	return fmt.Sprintf("expected %s to be violated, but the verdict is %s%s", expected, verdict, reason)
+}
+
+// begun reports whether the topology was up when a guarantee was violated. A wrong controller may
+// break one before that, and so may a starved machine, of which the story says nothing.
+func (o *Outcome) begun(v *invariant.Violation) bool {
+	i := slices.IndexFunc(o.History.Events(), func(e history.Event) bool { return e.Kind == history.RunStarted })
+	return i >= 0 && o.History.Events()[i].Seq < v.Second.Seq
 }
 
 // TooSlow reports how the machine, rather than a process under test, may have spoilt the run: it

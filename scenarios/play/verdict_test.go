@@ -1,9 +1,12 @@
 package play_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
@@ -28,6 +31,34 @@ func TestTooSlow(t *testing.T) {
 		}
 		if got := o.TooSlow(); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
+	}
+}
+
+// TestMeetsInTheStory: a violation that is expected doesn't count if it came before the story had
+// begun and the machine was too slow.
+func TestMeetsInTheStory(t *testing.T) {
+	const up, stalled, started = history.RunStarted, history.LabStalled, history.WorkloadStarted
+	for _, c := range []struct {
+		events []history.Kind
+		meets  bool
+	}{
+		{[]history.Kind{up, started}, true},
+		{[]history.Kind{started, up}, true},
+		{[]history.Kind{up, stalled, started}, true},
+		{[]history.Kind{stalled, started, up}, false},
+		{[]history.Kind{stalled, started}, false},
+	} {
+		o := &play.Outcome{History: new(history.History), Plan: new(scenarios.Plan)}
+		o.Plan.Spec.Expect.Violated = "at-most-one"
+		for _, kind := range c.events {
+			o.History.Append(history.Event{Kind: kind})
+		}
+		var v invariant.Violation
+		v.Second = o.History.Events()[slices.Index(c.events, started)]
+		o.Results = []invariant.Result{{Invariant: "at-most-one", Verdict: invariant.Violated, Violation: &v}}
+		if got := o.Meets(); got == "" != c.meets {
+			t.Errorf("%v: %q", c.events, got)
 		}
 	}
 }
