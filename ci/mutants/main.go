@@ -32,23 +32,36 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
+// options are what the command line says.
+type options struct {
+	from, only, table                 string
+	limit, two                        time.Duration
+	seeds, schedules, combine, divide int
+	audit, leads                      bool
+}
+
 func main() {
 	keeper.Main() // does not return in the process that cleans up after us
-	only := flag.String("only", "", "only the mutants whose IDs begin with one of these, separated by commas; -table then updates their lines")
-	limit := flag.Duration("limit", 30*time.Second, "how long to search for each")
-	table := flag.String("table", "", "write the tables to this file")
-	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
-	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
-	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
-	leads := flag.Bool("leads", false, "look instead for leads of the mutants that nothing finds, or that are chosen")
-	from := flag.String("mutants", "ci/mutants", "directory of the mutants")
-	combine := flag.Int("combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
-	divide := flag.Int("divide", 0, "print instead what divides the failures of those mistakes in this many schedules of a search")
-	two := flag.Duration("twofold", 0, "search instead this long for each mistake that takes two deviations")
+	var o options
+	flag.StringVar(&o.only, "only", "", "only the mutants whose IDs begin with one of these, separated by commas; -table then updates their lines")
+	flag.DurationVar(&o.limit, "limit", 30*time.Second, "how long to search for each")
+	flag.StringVar(&o.table, "table", "", "write the tables to this file")
+	flag.IntVar(&o.seeds, "compare", 0, "compare strategies instead, with this many seeds, by some mutants")
+	flag.IntVar(&o.schedules, "schedules", 1500, "how many schedules each strategy has then")
+	flag.BoolVar(&o.audit, "audit", false, "look instead for excuses that right controllers do without")
+	flag.BoolVar(&o.leads, "leads", false, "look instead for leads of the mutants that nothing finds, or that are chosen")
+	flag.StringVar(&o.from, "mutants", "ci/mutants", "directory of the mutants")
+	flag.IntVar(&o.combine, "combine", 0, "play instead one generated story out of this number with the mutants that nothing finds, or that are chosen")
+	flag.IntVar(&o.divide, "divide", 0, "print instead what divides the failures of those mistakes in this many schedules of a search")
+	flag.DurationVar(&o.two, "twofold", 0, "search instead this long for each mistake that takes two deviations")
 	flag.Parse()
+	if o.table != "" && (o.leads || o.combine > 0 || o.seeds > 0) {
+		fmt.Fprintln(os.Stderr, "mutants: -leads, -combine and -compare only print: leave out -table")
+		os.Exit(3)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *from, *only, *limit, *table, *seeds, *schedules, *combine, *audit, *leads, *two, *divide); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -61,14 +74,14 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, from, only string, limit time.Duration, table string, seeds, schedules, sample int, audit, leads bool, two time.Duration, divide int) error {
-	all, err := Load(from)
+func run(ctx context.Context, o options) error {
+	all, err := Load(o.from)
 	if err != nil {
 		return err
 	}
 	var chosen []Mutant
 	for _, m := range all {
-		if isChosen(only, m.ID) {
+		if isChosen(o.only, m.ID) {
 			chosen = append(chosen, m)
 		}
 	}
@@ -78,31 +91,31 @@ func run(ctx context.Context, from, only string, limit time.Duration, table stri
 	}
 	defer done()
 
-	if sample > 0 {
-		return combineAll(ctx, all, only, dir, sample)
+	if o.combine > 0 {
+		return combineAll(ctx, all, o.only, dir, o.combine)
 	}
 	right := filepath.Join(dir, "right")
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the judge: %w\n%s", err, output)
 	}
-	if audit {
-		return auditAll(ctx, all, dir, right, only, limit, table)
+	if o.audit {
+		return auditAll(ctx, all, dir, right, o.only, o.limit, o.table)
 	}
-	if leads {
-		return leadAll(ctx, all, dir, right, only, limit)
+	if o.leads {
+		return leadAll(ctx, all, dir, right, o.only, o.limit)
 	}
-	if divide > 0 {
-		return divideAll(ctx, all, dir, only, divide, table)
+	if o.divide > 0 {
+		return divideAll(ctx, all, dir, o.only, o.divide, o.table)
 	}
-	if two > 0 {
-		return twofold(ctx, dir, right, only, two, table)
+	if o.two > 0 {
+		return twofold(ctx, dir, right, o.only, o.two, o.table)
 	}
-	if seeds > 0 {
-		return compare(ctx, all, dir, right, seeds, schedules)
+	if o.seeds > 0 {
+		return compare(ctx, all, dir, right, o.seeds, o.schedules)
 	}
 	results := make([]result, len(chosen))
 	inParallel(ctx, len(chosen), func(i int) {
-		f, err := judge(ctx, chosen[i], dir, right, limit)
+		f, err := judge(ctx, chosen[i], dir, right, o.limit)
 		results[i] = result{chosen[i], f, err}
 		fmt.Println(results[i])
 	})
@@ -126,12 +139,12 @@ func run(ctx context.Context, from, only string, limit time.Duration, table stri
 	if failed > 0 {
 		return errors.New("some mutants could not be judged")
 	}
-	if table == "" {
+	if o.table == "" {
 		return nil
 	}
-	page := Tables(results, limit)
-	if only != "" {
-		before, err := os.ReadFile(table)
+	page := Tables(results, o.limit)
+	if o.only != "" {
+		before, err := os.ReadFile(o.table)
 		if err != nil {
 			return err
 		}
@@ -142,7 +155,7 @@ func run(ctx context.Context, from, only string, limit time.Duration, table stri
 	if page, err = WithKinds(page, all); err != nil {
 		return err
 	}
-	return os.WriteFile(table, page, 0o644)
+	return os.WriteFile(o.table, page, 0o644)
 }
 
 // isChosen reports whether an ID begins with one of some prefixes, separated by commas.
