@@ -56,7 +56,7 @@ func TestDeedFindsTheStep(t *testing.T) {
 		t.Errorf("a deed that is never done deviates: %s, and idle is %q", never, o.Injected.Idle)
 	}
 
-	order := scenarios.Deviation{Step: "healthcheck/api/5", After: "remediation/api/4", Delay: scenarios.Duration(time.Minute)}
+	order := scenarios.Deviation{Step: "healthcheck/api/6", After: "remediation/api/4", Delay: scenarios.Duration(time.Minute)}
 	o, _ = run(order)
 	if order.AfterDeed = o.Plan.Deviations[0].AfterDeed; order.AfterDeed == "" || len(o.Injected.Idle) > 0 {
 		t.Fatalf("the step waits for %q: %q", order.AfterDeed, o.Injected.Idle)

@@ -93,11 +93,11 @@ func TestIndependenceOfADeath(t *testing.T) {
 	}
 	story := simtest.Plan(t, "../test/process/testdata/campaign/stories/stale.yaml")
 	for _, fault := range []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultCrashLate, scenarios.FaultCrashStale} {
-		died := scenarios.Deviation{Step: "remediation/api/4", Fault: fault}
+		died := scenarios.Deviation{Step: "remediation/api/3", Fault: fault}
 		if fault.HasExtent() {
 			died.Delay = scenarios.Duration(time.Second)
 		}
-		plan := story.With([]scenarios.Deviation{died, {Step: "remediation.Machine/deliver/3", Delay: scenarios.Duration(time.Second)}})
+		plan := story.With([]scenarios.Deviation{died, {Step: "remediation.Machine/deliver/1", Delay: scenarios.Duration(5 * time.Millisecond)}})
 		both := func(one, other steps.Step) bool {
 			write := other.Actor == "healthcheck" && other.Class == steps.ClassAPI && other.Effect
 			return one.Name() == died.Step && write && one.Independent(other)
@@ -130,7 +130,7 @@ func TestAudit(t *testing.T) {
 		{steps.ClassWork, "deletion-hooks/deprovisioned-while-hooked", 0},
 		{steps.ClassTimer, "bmc-faults/bmc-reset-twice", 10},
 		{steps.ClassBMC, "reboot-annotation/online-false-before-the-request", 3},
-		{steps.ClassAnswer, "machine-remediation/answers-are-too-late", 130},
+		{steps.ClassAnswer, "machine-remediation/answers-are-too-late", 105},
 		{steps.ClassTimeout, "machine-remediation/answers-are-too-late", 0},
 		{steps.ClassPower, "deletion-hooks/late-deletion-of-the-next-node", 0},
 		{steps.ClassBoot, "reboot-annotation/wrong-boots-without-a-record", 28},
