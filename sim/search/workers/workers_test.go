@@ -107,7 +107,7 @@ func newSearch(strategy string, schedules int) (*sim.Simulator, *campaign.Search
 	if err != nil {
 		return nil, nil, err
 	}
-	s, _, err := search.New(context.Background(), simulator, scenario, plan, search.Options{Strategy: strategy, Seed: 5, Schedules: schedules})
+	s, _, err := search.New(context.Background(), simulator, scenario, plan, search.Options{Strategy: strategy, Seed: 3, Schedules: schedules})
 	return simulator, s, err
 }
 
