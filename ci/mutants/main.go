@@ -32,7 +32,7 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// options are what the command line says.
+// options hold the flags of the command line.
 type options struct {
 	from, only, table                 string
 	limit, two                        time.Duration

@@ -206,7 +206,7 @@ func byOrder(facts []*Fact) (groups [][]*Fact) {
 	return groups
 }
 
-// tellAll tells facts that come to the same order.
+// tellAll joins the words of facts that come to the same order.
 func tellAll(alike []*Fact) string {
 	order := alike[0].Order
 	switch {

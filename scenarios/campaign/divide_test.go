@@ -85,7 +85,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestByOrder: facts that come to the same order are told together, and count as one.
+// TestByOrder: facts that come to the same order share a clause, and count as one.
 func TestByOrder(t *testing.T) {
 	facts := []*Fact{{Words: "a was late", Order: "p came before q"}, {Words: "b failed"}, {Words: "c was late", Order: "p came before q"}, {Words: "d was late", Order: "q came before r"}, {Words: "b failed"}}
 	want := "failed in 5 of 5 schedules in which p came before q because a was late, or because c was late, or in which b failed, or in which d was late, so that q came before r, and held in 2 of 2 others"
