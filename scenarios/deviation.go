@@ -109,6 +109,16 @@ type stepFault struct {
 	kind, told   string
 }
 
+// row returns what there is to know of a fault, or nil if it is none of a single step.
+func (f StepFault) row() *stepFault {
+	for i := range stepFaults {
+		if stepFaults[i].fault == f {
+			return &stepFaults[i]
+		}
+	}
+	return nil
+}
+
 // The kinds of trouble that a step can have, of whoever takes it.
 const (
 	late    = "WHO was late"
@@ -148,8 +158,8 @@ func (d Deviation) tell(actor, deed, other, by string) string {
 	if d.After != "" {
 		told = waited
 	}
-	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
-		switch told = stepFaults[i].told; {
+	if row := d.Fault.row(); row != nil {
+		switch told = row.told; {
 		case d.After != "":
 			told += ", after OTHER"
 		case d.Delay > 0 && !d.Fault.HasExtent():
@@ -167,8 +177,8 @@ func (d Deviation) TellAny(deed, other, which, by string, faults []StepFault, al
 	if which != "" {
 		deed += " (" + which + ")"
 	}
-	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 && all && len(faults) > 1 {
-		if any, ok := anyOf[stepFaults[i].kind]; ok {
+	if row := d.Fault.row(); row != nil && all && len(faults) > 1 {
+		if any, ok := anyOf[row.kind]; ok {
 			return strings.NewReplacer("ACTOR", actor, "DEED", deed).Replace(any)
 		}
 	}
@@ -229,8 +239,8 @@ func (d Deviation) Lesser(delays []time.Duration) []Deviation {
 		}
 		return lesser
 	}
-	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
-		if less := stepFaults[i].lesser; less.HasExtent() == d.Fault.HasExtent() && less != "" {
+	if row := d.Fault.row(); row != nil {
+		if less := row.lesser; less.HasExtent() == d.Fault.HasExtent() && less != "" {
 			add(less, d.Delay)
 		} else if less != "" {
 			add(less, 0)
@@ -266,8 +276,8 @@ func (d Deviation) Cause() string {
 		who = strings.TrimSuffix(process+"'s cache of "+kind, " of ")
 	}
 	kind := late
-	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
-		kind = stepFaults[i].kind
+	if row := d.Fault.row(); row != nil {
+		kind = row.kind
 	}
 	return strings.ReplaceAll(kind, "WHO", who)
 }
@@ -284,13 +294,13 @@ const clientPatience = 5 * time.Second
 // that is sent says something that had been decided before.
 func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
 	h := &history.Hindrance{Party: party, After: later}
-	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
-	h.Fails = i >= 0 && stepFaults[i].fails || i < 0 && sent && time.Duration(d.Delay) > clientPatience
+	row := d.Fault.row()
+	h.Fails = row != nil && row.fails || row == nil && sent && time.Duration(d.Delay) > clientPatience
 	if !d.Fault.HasExtent() {
 		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
 		return h
 	}
-	if h.Decided = stepFaults[i].holds; h.Decided {
+	if h.Decided = row.holds; h.Decided {
 		h.For = time.Duration(d.Delay)
 	}
 	return h
@@ -312,7 +322,8 @@ func (d Deviation) Came(party string, after time.Duration, sent bool) *history.H
 
 // Kills reports whether the fault ends a process.
 func (f StepFault) Kills() bool {
-	return slices.ContainsFunc(stepFaults, func(row stepFault) bool { return row.fault == f && row.kind == died })
+	row := f.row()
+	return row != nil && row.kind == died
 }
 
 // Status returns the HTTP status that the fault answers with, or 0.
