@@ -104,13 +104,7 @@ type trials struct {
 // each as slight as it can be. Everything else about it stays as it is.
 func (t *trials) shrink(s Schedule) Schedule {
 	found := len(s.Deviations)
-	first := func(candidates [][]scenarios.Deviation) int {
-		return t.first(len(candidates), func(i int) *Schedule {
-			candidate := s
-			candidate.Deviations = candidates[i]
-			return &candidate
-		})
-	}
+	first := func(candidates [][]scenarios.Deviation) int { return t.firstOf(s, candidates) }
 	for slighter := true; slighter && !t.over(); {
 		s.Deviations = without(s.Deviations, first)
 		if s.Deviations, slighter = weakened(s.Deviations, first); !slighter && len(s.Deviations) > few {
@@ -165,16 +159,21 @@ func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 	return -1
 }
 
+// firstOf is first for deviations that take the place of a schedule's own.
+func (t *trials) firstOf(s Schedule, candidates [][]scenarios.Deviation) int {
+	return t.first(len(candidates), func(i int) *Schedule {
+		candidate := s
+		candidate.Deviations = candidates[i]
+		return &candidate
+	})
+}
+
 // which says of each of some deviations whether a schedule with these in place of its own fails in
 // the same way.
 func (t *trials) which(s Schedule, candidates [][]scenarios.Deviation) []bool {
 	fail := make([]bool, len(candidates))
 	for from := 0; from < len(candidates); {
-		found := t.first(len(candidates)-from, func(i int) *Schedule {
-			candidate := s
-			candidate.Deviations = candidates[from+i]
-			return &candidate
-		})
+		found := t.firstOf(s, candidates[from:])
 		if found < 0 {
 			break
 		}
