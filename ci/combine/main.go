@@ -115,7 +115,7 @@ type result struct {
 	Reason   string            `json:"reason"`
 
 	// plan plays the schedule again, where it isn't held.
-	plan []byte
+	plan *scenarios.Plan
 }
 
 // save writes the plan of a schedule into a directory, and returns the name of the file.
@@ -124,7 +124,7 @@ func (r result) save(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	return name, os.WriteFile(name, r.plan, 0o644)
+	return name, os.WriteFile(name, r.plan.Text(), 0o644)
 }
 
 // playAll plays stories side by side, and returns what came of them in their order. Each is done as
@@ -185,7 +185,7 @@ func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
 			r.Verdict, r.Reason = invariant.Held, "" // the guarantees were judged by what happened instead
 		}
 		if r.Verdict != invariant.Held {
-			r.plan = played.PlanOf(drawn).Text()
+			r.plan = played.PlanOf(drawn)
 		}
 		all = append(all, r)
 	}
