@@ -21,15 +21,15 @@ type Explainer interface {
 
 // Fact is a property that deviations share which have the same effect.
 type Fact struct {
-	// Words are a clause: "deletion's read of Node/worker-1 failed with any error". Order, unless
-	// it is empty, is another: what comes first by that, "a's patch came before b's read".
-	Words, Order string
 	// Parts are true together. Each is one deviation.
 	Parts []Part
 }
 
 // Part is a deviation in general.
 type Part struct {
+	// Words are a clause: "deletion's read of Node/worker-1 failed with any error". Order, unless
+	// it is empty, is another: what comes first by that, "a's patch came before b's read".
+	Words, Order string
 	// Deed says what the step does, and Nth, which is sorted, which of the steps that do this it
 	// is; none is any of them.
 	Deed string
@@ -191,15 +191,34 @@ func divided(facts []*Fact, of, failed, with, held int) string {
 	return fmt.Sprintf("%s; nothing divides the other %d from these", text, failed-of)
 }
 
+// order returns what a fact comes to that is one deviation, if it is an order.
+func (f *Fact) order() string {
+	if len(f.Parts) == 1 {
+		return f.Parts[0].Order
+	}
+	return ""
+}
+
+func (f *Fact) words() string {
+	var words []string
+	for _, part := range f.Parts {
+		if part.Order != "" {
+			part.Words += ", so that " + part.Order
+		}
+		words = append(words, part.Words)
+	}
+	return strings.Join(words, ", and ")
+}
+
 // byOrder puts facts that come to the same order together.
 func byOrder(facts []*Fact) (groups [][]*Fact) {
 	for _, fact := range facts {
 		i := slices.IndexFunc(groups, func(g []*Fact) bool {
-			return g[0].Order == fact.Order && (fact.Order != "" || g[0].Words == fact.Words)
+			return g[0].order() == fact.order() && (fact.order() != "" || g[0].words() == fact.words())
 		})
 		if i < 0 {
 			groups = append(groups, []*Fact{fact})
-		} else if !slices.ContainsFunc(groups[i], func(f *Fact) bool { return f.Words == fact.Words }) {
+		} else if !slices.ContainsFunc(groups[i], func(f *Fact) bool { return f.words() == fact.words() }) {
 			groups[i] = append(groups[i], fact)
 		}
 	}
@@ -208,16 +227,12 @@ func byOrder(facts []*Fact) (groups [][]*Fact) {
 
 // tellAll joins the words of facts that come to the same order.
 func tellAll(alike []*Fact) string {
-	order := alike[0].Order
-	switch {
-	case order == "":
-		return alike[0].Words
-	case len(alike) == 1:
-		return alike[0].Words + ", so that " + order
+	if len(alike) == 1 {
+		return alike[0].words()
 	}
 	var words []string
 	for _, fact := range alike {
-		words = append(words, fact.Words)
+		words = append(words, fact.Parts[0].Words)
 	}
-	return order + " because " + strings.Join(words, ", or because ")
+	return alike[0].order() + " because " + strings.Join(words, ", or because ")
 }

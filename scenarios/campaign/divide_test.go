@@ -14,9 +14,9 @@ type stepper struct{}
 func (stepper) Explain(s Schedule, fail func([][]scenarios.Deviation) []bool) (*Fact, error) {
 	step := s.Deviations[0].Step
 	if other := []scenarios.Deviation{{Step: "held"}}; !slices.Equal(fail([][]scenarios.Deviation{s.Deviations, other}), []bool{true, false}) {
-		return &Fact{Words: "something else"}, nil
+		return &Fact{[]Part{{Words: "something else"}}}, nil
 	}
-	return &Fact{Words: step + " was late", Parts: []Part{{Deed: step}}}, nil
+	return &Fact{[]Part{{Words: step + " was late", Deed: step}}}, nil
 }
 
 func (stepper) Is(f *Fact, s Schedule) (bool, error) {
@@ -87,7 +87,10 @@ func TestDivide(t *testing.T) {
 
 // TestByOrder: facts that come to the same order share a clause, and count as one.
 func TestByOrder(t *testing.T) {
-	facts := []*Fact{{Words: "a was late", Order: "p came before q"}, {Words: "b failed"}, {Words: "c was late", Order: "p came before q"}, {Words: "d was late", Order: "q came before r"}, {Words: "b failed"}}
+	var facts []*Fact
+	for _, part := range []Part{{Words: "a was late", Order: "p came before q"}, {Words: "b failed"}, {Words: "c was late", Order: "p came before q"}, {Words: "d was late", Order: "q came before r"}, {Words: "b failed"}} {
+		facts = append(facts, &Fact{[]Part{part}})
+	}
 	want := "failed in 5 of 5 schedules in which p came before q because a was late, or because c was late, or in which b failed, or in which d was late, so that q came before r, and held in 2 of 2 others"
 	if got := divided(facts, 5, 5, 0, 2); got != want {
 		t.Errorf("%s\nwant %s", got, want)

@@ -125,7 +125,6 @@ func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviati
 		return nil, err
 	}
 	f := new(campaign.Fact)
-	var words []string
 	for i, d := range s.Deviations {
 		one := &intervention{explainer: e, schedule: s, place: i, fail: fail, failing: failing}
 		rest := s
@@ -141,12 +140,8 @@ func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviati
 		if err := one.intervene(d); err != nil {
 			return nil, err
 		}
-		if f.Order = one.order; len(s.Deviations) > 1 && one.order != "" {
-			one.words, f.Order = one.words+", so that "+one.order, ""
-		}
-		words, f.Parts = append(words, one.words), append(f.Parts, one.part)
+		f.Parts = append(f.Parts, one.part)
 	}
-	f.Words = strings.Join(words, ", and ")
 	return f, nil
 }
 
@@ -162,8 +157,7 @@ type intervention struct {
 	failing, without []told
 	at               int
 
-	words, order string
-	part         campaign.Part
+	part campaign.Part
 }
 
 // fails says which of these deviations lead to the same failure in place of the one that is varied.
@@ -223,7 +217,7 @@ func (v *intervention) intervene(d scenarios.Deviation) error {
 		}
 	}
 	which := v.which(d)
-	v.words = d.TellAny(step.words, other, which, by, v.part.Faults, all) + after
+	v.part.Words = d.TellAny(step.words, other, which, by, v.part.Faults, all) + after
 	return nil
 }
 
@@ -280,8 +274,8 @@ func (v *intervention) dies(d scenarios.Deviation) bool {
 		return text
 	}
 	actor := v.without[v.at].Actor
-	if v.words = actor + " died before " + deed(first); last > first {
-		v.words = fmt.Sprintf("%s died at one of its %d steps from %s to %s", actor, last-first+1, deed(first), deed(last))
+	if v.part.Words = actor + " died before " + deed(first); last > first {
+		v.part.Words = fmt.Sprintf("%s died at one of its %d steps from %s to %s", actor, last-first+1, deed(first), deed(last))
 	}
 	return true
 }
@@ -404,7 +398,7 @@ func (v *intervention) swap(held, broke scenarios.Deviation) (string, error) {
 			if second.Name() == broke.Step {
 				return ", after " + first.words, nil
 			}
-			v.order = fmt.Sprintf("%s came before %s", first.words, second.words)
+			v.part.Order = fmt.Sprintf("%s came before %s", first.words, second.words)
 			return "", nil
 		}
 	}
