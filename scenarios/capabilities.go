@@ -89,6 +89,9 @@ func Uses(spec *Spec, needs Needs) []Use {
 		}
 	}
 	for i, c := range spec.Controllers {
+		if Instance(c.Name) != "" && c.Program == nil && c.Pods == nil {
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].name", i), what: "another controller " + Base(c.Name), Feature: FeatureSeveral})
+		}
 		if len(c.Hosts) > 0 {
 			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].hosts", i), what: "the controller " + c.Name + " on a host", Feature: FeaturePlaces})
 		}
@@ -140,7 +143,7 @@ func Uses(spec *Spec, needs Needs) []Use {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureSeveral, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {

@@ -12,6 +12,8 @@ const (
 	FeatureDeeds      Feature = "deviations of deeds"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
 	FeatureReplicas Feature = "replicas"
+	// FeatureSeveral are several controllers of a kind, each with settings of its own.
+	FeatureSeveral Feature = "several"
 	// FeaturePlaces are controllers that run on a host.
 	FeaturePlaces Feature = "hosts"
 	// FeaturePrograms are executables in the place of controllers.

@@ -284,6 +284,18 @@ func Process(controller string, n int) string {
 	return fmt.Sprintf("%s-%d", controller, n)
 }
 
+// Base is the controller of which one by this name is the second, or a later one: remediation for
+// remediation-2.
+func Base(name string) string { return strings.TrimSuffix(name, Instance(name)) }
+
+// Instance follows Base in a name: "" for the first one.
+func Instance(name string) string {
+	if n := len(name) - 2; n > 0 && name[n] == '-' && '2' <= name[n+1] && name[n+1] <= '9' {
+		return name[n:]
+	}
+	return ""
+}
+
 // ProcessOn returns the name of a controller's process on a host.
 func ProcessOn(controller, host string) string { return host + "." + controller }
 

@@ -14,7 +14,7 @@ const watchdogController = "watchdog"
 
 // PartOf is the part that a controller plays.
 func PartOf(c *Controller) string {
-	part := cmp.Or(c.Plays, c.Name)
+	part := cmp.Or(c.Plays, Base(c.Name))
 	for of, name := range own { // order does not matter: each name is there once
 		if name != "" && part == name {
 			return of

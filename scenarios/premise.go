@@ -13,7 +13,10 @@ const (
 	// AgentsRun: an agent on a host comes round when it has to, and the kernel reboots when
 	// it asks for that. Without a watchdog nothing else ends a host.
 	AgentsRun = "agents-run"
+	// ControllersRun: a controller hears of changes, takes its turn and gets an answer at once.
+	// Whoever waits for another to be done goes by nothing else.
+	ControllersRun = "controllers-run"
 )
 
 // Premises are all of them.
-var Premises = []string{BMCObeys, RequestsArrive, WatchdogsFire, AgentsRun}
+var Premises = []string{BMCObeys, RequestsArrive, WatchdogsFire, AgentsRun, ControllersRun}

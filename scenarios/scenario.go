@@ -100,7 +100,8 @@ type Spec struct {
 	// what it accepts, within 5 s. requests-arrive: what is written or commanded arrives
 	// within a second, or never. watchdogs-fire: a watchdog resets its host within a second
 	// of running out. agents-run: an agent runs and feeds its watchdog, and its kernel
-	// reboots, within a second of when they should.
+	// reboots, within a second of when they should. controllers-run: a controller hears of
+	// changes, takes its turn and gets its answers within a second.
 	Assumes []string `json:"assumes,omitempty"`
 	// worlds are the backends that can play the story: sim, lab. Default: both.
 	Worlds []string `json:"worlds,omitempty"`
@@ -342,7 +343,8 @@ type RateLimit struct {
 // Controller is one controller under test.
 type Controller struct {
 	// name is a registered controller, as listed by fencelab list --controllers, or any
-	// name for one that has a program or Pods.
+	// name for one that has a program or Pods. Further ones of a kind, which know nothing of the
+	// first, are named NAME-2 and NAME-3.
 	Name string `json:"name"`
 	// settings are the controller's own settings.
 	Settings json.RawMessage `json:"settings,omitempty"`

@@ -118,7 +118,7 @@ func isGuarantees(cell string) bool {
 // known reports whether a name in backquotes is something else than a story of the seed's own.
 func known(name string) bool {
 	_, err := guarantee.Lookup(name)
-	return err == nil || slices.Contains([]string{"watchdogs-fire", "agents-run"}, name)
+	return err == nil || slices.Contains([]string{"watchdogs-fire", "agents-run", "controllers-run"}, name)
 }
 
 // readAll reads the files of a directory, by their names without the ending.

@@ -33,6 +33,9 @@ func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 			if j > 0 {
 				name = ownIn(part)
 			}
+			if name != "" && c.Program == nil {
+				name += Instance(c.Name)
+			}
 			if name == "" || taken[name] {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/steps"
 )
@@ -91,7 +92,7 @@ type program interface {
 // newProcess makes a process that has not started.
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1}, registration: c.Registration, scheme: b.sim.set.SchemeOf(c.Name),
+		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1}, registration: c.Registration, scheme: b.sim.set.SchemeOf(objects.Registered(b.sim.set, c.Name)),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/steps"
 )
@@ -48,7 +49,7 @@ func (s *Simulator) ReferenceAs(ctx context.Context, plan, other *scenarios.Plan
 // Retold plays the story of a plan with each change that must not matter to it.
 func (s *Simulator) Retold(ctx context.Context, plan *scenarios.Plan) (all []play.Retold, err error) {
 	tellings, err := plan.Retold(func(c *scenarios.Controller) (json.RawMessage, error) {
-		chosen, err := s.set.Select(c.Name, c.Settings, nil)
+		chosen, err := s.set.Select(objects.Registered(s.set, c.Name), c.Settings, nil)
 		if err != nil {
 			return nil, err
 		}

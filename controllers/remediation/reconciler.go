@@ -36,12 +36,20 @@ type Settings struct {
 	// answer, and is not safe: such a status may be older than the request or than the host's next
 	// boot.
 	TrustPoweredOn bool `json:"trustPoweredOn,omitempty"`
+	// Fences are the hosts that this controller fences, where others fence the rest; all if empty.
+	Fences []string `json:"fences,omitempty"`
+	// Delay is how long it has to see a Machine marked before it begins to fence the host. The
+	// other one wins where two can fence each other.
+	Delay metav1.Duration `json:"delay,omitzero"`
 	// Release is the way in which the workload of a host that is off is released.
 	Release Release `json:"release"`
 	// NodeTimeout is how long KeepMark waits for the Node of a host that it let go
 	// of before it power-cycles the host again.
 	NodeTimeout metav1.Duration `json:"nodeTimeout"`
 }
+
+// Hosts are the field of the settings that names hosts, and those.
+func (s *Settings) Hosts() (field string, names []string) { return "fences", s.Fences }
 
 // DefaultSettings returns the options of seed 002, with times that suit the fastest
 // virtual machines as well as servers, and Cluster API's default for a Node to
@@ -84,6 +92,8 @@ type memory struct {
 	request hold.Age
 	// released is when the host was first seen let go of and its Node missing.
 	released time.Time
+	// marked is when the Machine was first seen marked.
+	marked time.Time
 	// lateAnswers counts the answers in a row that came too late, and warned has the
 	// warnings that were given.
 	lateAnswers int
@@ -115,6 +125,9 @@ const lookAgain = time.Second
 // Reconcile does one step for one host.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	action := Nothing
+	if len(r.Settings.Fences) > 0 && !slices.Contains(r.Settings.Fences, request.Name) {
+		return reconcile.Result{}, nil
+	}
 	var found facts
 	m := r.remember(request.NamespacedName)
 	for i, reader := range []client.Reader{r.Client, r.Live} {
@@ -155,11 +168,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		left := r.overdueIn(m, s)
 		s.Overdue = left < 0
-		if action = r.Decide(s); action == Nothing {
+		action = r.Decide(s)
+		wait := r.delayed(m, s, action)
+		if action == Nothing {
 			if (s.Tainted || s.Backed || s.Remade || found.barrier != nil) && left <= 0 {
 				left = lookAgain // neither Pods nor volumes are watched, nor what the storage does
 			}
 			return reconcile.Result{RequeueAfter: max(0, left)}, nil
+		}
+		if wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 	}
 	r.count(m, found, action)
@@ -197,6 +215,20 @@ func (r *Reconciler) overdueIn(m *memory, s State) time.Duration {
 		return -1
 	}
 	return left
+}
+
+// delayed returns how long an action that begins a fencing has to wait.
+func (r *Reconciler) delayed(m *memory, s State, action Action) time.Duration {
+	switch {
+	case !s.NeedsRemediation || s.RebootAnnotation || s.Fenced:
+		m.marked = time.Time{}
+	case action == AddReboot, action == FenceStorage:
+		if m.marked.IsZero() {
+			m.marked = r.Steady.Now()
+		}
+		return m.marked.Add(r.Settings.Delay.Duration).Sub(r.Steady.Now())
+	}
+	return 0
 }
 
 func (r *Reconciler) remember(key types.NamespacedName) *memory {

@@ -487,3 +487,33 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestDelayAndDivision: a fencer leaves the hosts of another alone, and waits with those of its own
+// until it has seen them marked for long enough, but not with what is under way.
+func TestDelayAndDivision(t *testing.T) {
+	marked := State{NodeExists: true, NeedsRemediation: true, StatusOn: true}
+	asks := func(r *Reconciler) bool {
+		t.Helper()
+		step(t, r)
+		return current(t, r.Client).RebootAnnotation
+	}
+	fencer := func() *Reconciler {
+		c := serve(marked, interceptor.Funcs{})
+		return reconciler(c, c, marked, Decide)
+	}
+	r := fencer()
+	if r.Settings.Fences = []string{"worker-2"}; asks(r) {
+		t.Error("it fences the host of another")
+	}
+	if r.Settings.Fences = []string{"worker-2", "worker-1"}; !asks(r) {
+		t.Error("it doesn't fence its own")
+	}
+	r = fencer()
+	r.Settings.Delay.Duration = 20 * time.Second
+	if asks(r) {
+		t.Error("it doesn't wait")
+	}
+	if r.Steady.(*clocktesting.FakePassiveClock).SetTime(epoch.Add(20 * time.Second)); !asks(r) {
+		t.Error("it waits for longer than its delay")
+	}
+}

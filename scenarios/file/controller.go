@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -31,13 +32,14 @@ func (v *validator) controllerList() {
 		if v.doc.broken(path(i)) {
 			continue
 		}
-		if !slices.Contains(known, c.Name) && c.ComesWithSystem() {
+		isKnown := slices.ContainsFunc(known, func(name string) bool { return slices.Contains(several(name), c.Name) })
+		if !isKnown && c.ComesWithSystem() {
 			for _, field := range [...]string{"settings", "overlay", "replicas", "hosts", "rateLimit", "via", "also"} {
 				v.Bad(join(at, field), "a system brings the controller %s: leave this out", c.Name)
 			}
 			continue
 		}
-		if !slices.Contains(known, c.Name) {
+		if !isKnown {
 			text := unknown("controller", c.Name, known)
 			if !strings.HasSuffix(text, "?") {
 				text += "; one of your own comes with fencelab --module DIR, or with fencetest.With in a Go test"
@@ -45,7 +47,10 @@ func (v *validator) controllerList() {
 			v.Bad(path(i), "%s", text)
 			continue
 		}
-		vocab := v.vocab.Controllers[c.Name]
+		vocab := v.vocab.controller(c.Name)
+		if !slices.Contains(known, c.Name) {
+			v.another(at, c, vocab)
+		}
 		if vocab.EveryHost && c.Replicas != 0 {
 			v.Bad(at+".replicas", "the controller %s runs once on every host: leave this out", c.Name)
 		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
@@ -86,7 +91,39 @@ func (v *validator) controllerList() {
 			v.overlay(fmt.Sprintf("%s.overlay[%d]", at, j), rule, vocab)
 		}
 	}
+	for i, name := range names {
+		if first := slices.Index(names, name); first < i && slices.Contains(known, name) {
+			v.Bad(path(i), "%s is listed twice, first in %s: call another one %s", name, path(first), scenarios.Process(name, 2))
+		}
+	}
 	v.distinct(names, path)
+}
+
+// another checks a further controller of a kind.
+func (v *validator) another(at string, c *scenarios.Controller, vocab ControllerVocabulary) {
+	first := scenarios.Base(c.Name)
+	listed := v.spec.Controller(first)
+	switch n := slices.Index(v.controllers, c.Name); {
+	case vocab.EveryHost:
+		v.Bad(at+".name", "the controller %s runs on every host: there is no second one", first)
+	case vocab.StandIn:
+		v.Bad(at+".name", "a cluster has one %s", first)
+	case v.controllers == nil:
+	case listed == nil:
+		v.Bad(at+".name", "there is no %s that this is beside: call it that", first)
+	case slices.Contains(v.controllers[n+1:], c.Name):
+		v.Bad(at+".name", "%s is one of the replicas of %s: choose another number", c.Name, first)
+	}
+	if v.vocab.Judged != nil && listed != nil {
+		swapped := *v.spec
+		swapped.Controllers = slices.Clone(v.spec.Controllers)
+		one, other := swapped.Controller(first), swapped.Controller(c.Name)
+		one.Settings, other.Settings = other.Settings, one.Settings
+		if !reflect.DeepEqual(v.vocab.Judged(v.spec), v.vocab.Judged(&swapped)) {
+			v.Bad(at+".name", "guarantees judge %s and %s by one set of times, in which their settings differ: give both the same", first, c.Name)
+		}
+	}
+	v.Bad(at+".replicas", "replicas are those of %s, and share its settings and its Lease: leave this out", first)
 }
 
 // ask reports what a value of another package finds wrong with itself.
@@ -94,6 +131,12 @@ func (v *validator) ask(path string, value any) {
 	if value, ok := value.(interface{ Validate() error }); ok {
 		if err := value.Validate(); err != nil {
 			v.Bad(path, "%s", phrase.OneLine(err))
+		}
+	}
+	if value, ok := value.(interface{ Hosts() (string, []string) }); ok {
+		field, names := value.Hosts()
+		for i, name := range names {
+			v.Host(fmt.Sprintf("%s.%s[%d]", path, field, i), name)
 		}
 	}
 }
@@ -119,7 +162,7 @@ func (v *validator) overlay(path string, rule scenarios.Rule, vocab ControllerVo
 // program checks what a controller says of its program.
 func (v *validator) program(at string, c *scenarios.Controller) {
 	p := c.Program
-	switch vocab := v.vocab.Controllers[c.Name]; {
+	switch vocab := v.vocab.controller(c.Name); {
 	case c.Settings == nil:
 	case !p.TakesSettings():
 		v.Bad(at+".settings", "a program has no settings, unless it asks for ${%s}: use program.command and program.env", scenarios.Settings)
@@ -143,7 +186,7 @@ func (v *validator) program(at string, c *scenarios.Controller) {
 	if !dnsLabel.MatchString(c.Name) {
 		v.Bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
 	}
-	if v.vocab.Controllers[c.Name].EveryHost || v.vocab.Controllers[c.Name].StandIn {
+	if v.vocab.controller(c.Name).EveryHost || v.vocab.controller(c.Name).StandIn {
 		v.Bad(at+".name", "no program can replace %s", c.Name)
 	}
 	if c.Plays != "" {
@@ -268,7 +311,7 @@ func (v *validator) variables(at string, p *scenarios.Program, texts map[string]
 
 // places checks where a controller's processes run.
 func (v *validator) places(at string, c *scenarios.Controller, everyHost bool) {
-	switch vocab := v.vocab.Controllers[c.Name]; {
+	switch vocab := v.vocab.controller(c.Name); {
 	case len(c.Hosts) == 0:
 		return
 	case everyHost:

@@ -67,7 +67,7 @@ func (d *document) absent(s *scenarios.Scenario, vocab Vocabulary) {
 	check, acts := -1, false
 	for i := range s.Spec.Controllers {
 		c := &s.Spec.Controllers[i]
-		part := cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays, scenarios.PartOf(c))
+		part := cmp.Or(c.Plays, vocab.controller(c.Name).Plays, scenarios.PartOf(c))
 		if part == "healthcheck" && c.Program == nil {
 			check = i
 		}
@@ -75,7 +75,7 @@ func (d *document) absent(s *scenarios.Scenario, vocab Vocabulary) {
 	}
 	switch at := fmt.Sprintf("spec.controllers[%d]", check); {
 	case check < 0:
-	case s.Spec.HealthCheck == nil && !vocab.Controllers[s.Spec.Controllers[check].Name].Brought: // else it has settings of its own
+	case s.Spec.HealthCheck == nil && !vocab.controller(s.Spec.Controllers[check].Name).Brought: // else it has settings of its own
 		d.bad(at, "it marks nobody without spec.healthCheck: add that, or leave it out")
 	case !acts:
 		d.bad(at, "no controller acts on what it marks: add one, such as remediation")

@@ -147,7 +147,7 @@ func (d *document) scenario(vocab Vocabulary) *scenarios.Scenario {
 	scenario.Spec.AddRequests(vocab.Requests)
 	for i := range scenario.Spec.Controllers {
 		c := &scenario.Spec.Controllers[i]
-		c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)
+		c.Plays = cmp.Or(c.Plays, vocab.controller(c.Name).Plays)
 	}
 	paths := []string{scenarios.NameAt}
 	for i := range scenario.Spec.Steps {

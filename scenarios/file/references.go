@@ -116,10 +116,8 @@ func (v *validator) base(process string) string {
 		return name
 	}
 	for name := range v.vocab.Controllers { // order does not matter: one at most has it
-		for n := 2; n <= maxReplicas; n++ {
-			if process == scenarios.Process(name, n) {
-				return name
-			}
+		if slices.Contains(several(name)[1:], process) {
+			return name
 		}
 	}
 	return process

@@ -79,17 +79,27 @@ func enum(names []string) schemaPart { return schemaPart{"enum": names} }
 
 func pattern(p string) schemaPart { return schemaPart{"pattern": p} }
 
-func (b *schemaBuilder) constraints() map[string]schemaPart {
-	names := slices.Sorted(maps.Keys(b.vocab.Controllers))
-	var all []string
-	for _, name := range names {
-		for n := 1; n <= maxReplicas; n++ {
-			all = append(all, scenarios.Process(name, n))
-		}
+// several are the names of the controllers of a kind, and of the processes of one.
+func several(name string) (all []string) {
+	for n := 1; n <= maxReplicas; n++ {
+		all = append(all, scenarios.Process(name, n))
 	}
+	return all
+}
+
+// listed are several of each kind.
+func (b *schemaBuilder) listed() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(b.vocab.Controllers)) {
+		all = append(all, several(name)...)
+	}
+	return all
+}
+
+func (b *schemaBuilder) constraints() map[string]schemaPart {
+	all := b.listed()
 	// A program has a name of its own.
 	program := pattern(dnsLabelPattern)
-	controllers, processes := schemaPart{"anyOf": []schemaPart{enum(names), program}}, schemaPart{"anyOf": []schemaPart{enum(all), program}}
+	controllers, processes := schemaPart{"anyOf": []schemaPart{enum(all), program}}, schemaPart{"anyOf": []schemaPart{enum(all), program}}
 	rules := map[string]schemaPart{
 		"Scenario.apiVersion":        {"const": scenarios.APIVersion},
 		"Scenario.kind":              {"const": scenarios.KindScenario},
@@ -327,7 +337,7 @@ func (b *schemaBuilder) perController() []schemaPart {
 	names := slices.Sorted(maps.Keys(b.vocab.Controllers))
 	parts := []schemaPart{{
 		"if":   schemaPart{"not": schemaPart{"required": []string{"program"}}},
-		"then": schemaPart{"properties": schemaPart{"name": enum(names)}},
+		"then": schemaPart{"properties": schemaPart{"name": enum(b.listed())}},
 	}}
 	for _, name := range names {
 		vocab := b.vocab.Controllers[name]
@@ -347,7 +357,7 @@ func (b *schemaBuilder) perController() []schemaPart {
 			}}}
 		}
 		parts = append(parts, schemaPart{
-			"if":   schemaPart{"properties": schemaPart{"name": schemaPart{"const": name}}, "required": []string{"name"}},
+			"if":   schemaPart{"properties": schemaPart{"name": enum(several(name))}, "required": []string{"name"}},
 			"then": schemaPart{"properties": then},
 		})
 	}

@@ -105,7 +105,7 @@ func newValidator(doc *document, vocab Vocabulary, spec *scenarios.Spec) *valida
 	if !doc.broken("spec.controllers") {
 		v.controllers = []string{}
 		for _, c := range spec.Controllers {
-			if vocab.Controllers[c.Name].EveryHost || c.Pods != nil {
+			if vocab.controller(c.Name).EveryHost || c.Pods != nil {
 				for _, host := range v.hosts {
 					v.controllers = append(v.controllers, scenarios.ProcessOn(c.Name, host))
 				}
@@ -305,7 +305,7 @@ func (v *validator) healthCheck() {
 		}
 	}
 	acts := func(c scenarios.Controller) bool {
-		c.Plays = cmp.Or(c.Plays, v.vocab.Controllers[c.Name].Plays)
+		c.Plays = cmp.Or(c.Plays, v.vocab.controller(c.Name).Plays)
 		return scenarios.PartOf(&c) == healthCheckController || slices.Contains(c.Also, healthCheckController)
 	}
 	if v.controllers != nil && !slices.ContainsFunc(v.spec.Controllers, acts) {

@@ -36,6 +36,8 @@ type Vocabulary struct {
 	Needs  scenarios.Needs
 	// Strategies has the strategies of searches by name; nil if unknown.
 	Strategies map[string]Strategy
+	// Judged returns the times by which guarantees judge a story; it may be nil.
+	Judged func(*scenarios.Spec) any
 	// Requests describes the requests of modules, by their kinds: stories need not repeat them.
 	Requests map[string]scenarios.Request
 	// Values are the values of events that have a closed set of them.
@@ -56,7 +58,7 @@ type Strategy struct{ Ends, Combines, Learns bool }
 type ControllerVocabulary struct {
 	// Settings returns a pointer to a new settings struct that holds the
 	// defaults; nil when there is nothing to set. If it has a method
-	// Validate() error, that is asked too.
+	// Validate() error, that is asked too, and so is Hosts() for a field of them that names hosts.
 	Settings func() any
 	// Facts and Actions are the names that an overlay's when and then can use. Without actions the
 	// controller takes no overlay.
@@ -77,6 +79,14 @@ type ControllerVocabulary struct {
 	StandIn bool
 	// ForVolumes says that it takes part only where the workload has a volume.
 	ForVolumes bool
+}
+
+// controller has the words about a controller by its name in a story, which may have several.
+func (v *Vocabulary) controller(name string) ControllerVocabulary {
+	if c, exact := v.Controllers[name]; exact {
+		return c
+	}
+	return v.Controllers[scenarios.Base(name)]
 }
 
 // objectPattern matches the names of objects whose kinds satisfy has.

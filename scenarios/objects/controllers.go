@@ -25,6 +25,14 @@ func GracePeriod(spec *scenarios.Spec) time.Duration {
 	return missedLeases * time.Duration(spec.Topology.Lease)
 }
 
+// Registered is the name by which a controller is known of which a story may have several.
+func Registered(set *controllers.Set, name string) string {
+	if _, err := set.Lookup(name); err != nil {
+		return scenarios.Base(name)
+	}
+	return name
+}
+
 // Controllers returns the controllers of a run: those that the scenario lists,
 // and the stand-ins that every cluster has.
 func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Selection, error) {
@@ -91,7 +99,8 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 		for _, rule := range c.Overlay {
 			overlay = append(overlay, controllers.Rule{When: rule.When, Then: rule.Then})
 		}
-		selection, err := set.Select(c.Name, c.Settings, overlay)
+		selection, err := set.Select(Registered(set, c.Name), c.Settings, overlay)
+		selection.Name = c.Name
 		if err != nil && c.ComesWithSystem() {
 			return nil, fmt.Errorf("choose the controller %s: a system brings what plays %s; name one by --system", c.Name, c.Plays)
 		}

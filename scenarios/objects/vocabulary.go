@@ -34,7 +34,14 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 		Fault:       func() any { return new(fakebmc.Rule) },
 		Kinds:       kinds.Vocabulary(),
 		CheckPatch:  kinds.checkPatch,
-		CheckField:  kinds.checkField,
+		Judged: func(spec *scenarios.Spec) any {
+			chosen, err := Controllers(set, spec)
+			if err != nil {
+				return nil // whoever reads the controllers says so
+			}
+			return Timings(spec, chosen)
+		},
+		CheckField: kinds.checkField,
 		CheckFault: func(rule any, host string, hosts []string) error {
 			return rule.(*fakebmc.Rule).Fits(host, hosts)
 		},

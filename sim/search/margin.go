@@ -12,6 +12,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
@@ -212,7 +213,7 @@ func (m *margins) perturb(ctx context.Context, simulator *sim.Simulator, plan *s
 	}
 	for i := range plan.Spec.Controllers {
 		c := &plan.Spec.Controllers[i]
-		registration, err := simulator.Controllers().Lookup(c.Name)
+		registration, err := simulator.Controllers().Lookup(objects.Registered(simulator.Controllers(), c.Name))
 		if err != nil || registration.Settings == nil || c.Program != nil {
 			continue
 		}

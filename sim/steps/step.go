@@ -81,16 +81,16 @@ type deliverer interface {
 	Tells() (process, of string)
 }
 
-// Premises are a scenario's assumptions about the world: about BMCs, requests, watchdogs, and the
-// agents on hosts.
-type Premises struct{ obedient, prompt, punctual, running bool }
+// Premises are a scenario's assumptions about the world: about BMCs, requests, watchdogs, the
+// agents on hosts, and controllers.
+type Premises struct{ obedient, prompt, punctual, running, awake bool }
 
 // PremisesOf returns the premises that a scenario names.
 func PremisesOf(spec *scenarios.Spec) Premises {
 	has := func(premise string) bool { return slices.Contains(spec.Assumes, premise) }
 	return Premises{
 		obedient: has(scenarios.BMCObeys), prompt: has(scenarios.RequestsArrive),
-		punctual: has(scenarios.WatchdogsFire), running: has(scenarios.AgentsRun),
+		punctual: has(scenarios.WatchdogsFire), running: has(scenarios.AgentsRun), awake: has(scenarios.ControllersRun),
 	}
 }
 
@@ -138,6 +138,8 @@ func (s Step) Latest() time.Duration {
 	case s.Assumed.punctual && s.Class == ClassWatchdog && s.Verb == model.Resets:
 		return time.Second
 	case s.Assumed.running && s.Place == PlaceAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower || s.Class == ClassTimeout || s.Class == ClassWatchdog):
+		return time.Second
+	case s.Assumed.awake && strings.HasPrefix(s.Place, PlaceProcess) && s.Class != ClassLate:
 		return time.Second
 	}
 	return 0

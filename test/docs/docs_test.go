@@ -349,6 +349,7 @@ func TestWorlds(t *testing.T) {
 	for _, feature := range known {
 		names[feature] = "`" + string(feature) + "`"
 	}
+	names[scenarios.FeatureSeveral] = "several controllers of a kind"
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeatureForeignFields] = "`patch` of `foreign` fields"
 	names[scenarios.FeatureVolumes] = "`create` of a Pod with `volumes`"
