@@ -282,8 +282,11 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 	// is no other that it could be taken for.
 	for i := range h.processes {
 		p := &h.processes[i]
+		its := p.uid == e.UID || p.uid == "" && len(h.processes) == 1
 		switch {
-		case p.uid == e.UID || p.uid == "" && len(h.processes) == 1:
+		case its && c.roles.Blameless(e) && c.OnItsWay(e, &p.event):
+			return // it was decided when none ran, and Kubernetes looks no second time
+		case its:
 			c.Accuse(invariant.Cause{Host: e.Host, Thing: p.object}, &p.event, e, p.object+" still ran there")
 			return
 		case p.uid == "":
