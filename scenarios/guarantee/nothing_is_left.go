@@ -34,9 +34,11 @@ type leavings struct {
 	node, left history.Event
 	ready      bool
 	// strange says that the Node is of a boot that began when the host was not the Machine's any
-	// more, and taken is when it ceased to be.
+	// more. Taken is when it ceased to be, and unaware says that whoever decided that may not have
+	// known of the boot that ran then.
 	strange bool
 	taken   history.Event
+	unaware bool
 	// ended is the end of the last Machine, until there is another.
 	ended history.Event
 	// machine is the Machine of the host, and consumer who uses it by its own word, both as
@@ -69,7 +71,7 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated:
 		h.node, h.left, h.cordon, h.ready = *e, history.Event{}, history.Event{}, false
-		h.strange = h.taken.Kind != "" && h.Began.Seq > h.taken.Seq
+		h.strange = h.taken.Kind != "" && (h.Began.Seq > h.taken.Seq || h.unaware)
 		h.drop(&h.stamps, "Node/", "")
 		if tested && h.ended.Kind != "" { // a kubelet registers whatever becomes of its Machine
 			c.Judged++
@@ -92,7 +94,7 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 		case e.Value == h.machine:
 			h.taken = history.Event{}
 		case h.taken.Kind == "":
-			h.taken = *e
+			h.taken, h.unaware = *e, h.Boot != "" && c.Unaware(e, &h.Began)
 		}
 	case history.FenceRequested:
 		if h.fence = (history.Event{}); tested {
