@@ -16,8 +16,9 @@ var atMostOne = invariant.Invariant{
 			Ruling:   invariant.Ruling{ID: "at-most-one", Skew: p.Timings.Skew},
 			hosts:    invariant.NewRoster[cutOff](p.Hosts),
 			nodeless: map[string]history.Event{}, freed: map[string]history.Event{},
-			agents: len(p.Roles.Fencers) > 0 && p.Timings.Watchdog > 0,
-			resets: p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + p.Timings.Slack,
+			pledges: newPledges(p),
+			agents:  len(p.Roles.Fencers) > 0 && p.Timings.Watchdog > 0,
+			resets:  p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + p.Timings.Slack,
 		}
 	},
 }
@@ -35,9 +36,11 @@ type copies struct {
 	// has the users' deeds for which Pods are gone, by the UIDs of these: a kubelet that hasn't
 	// heard of it yet starts such a Pod still.
 	nodeless, freed map[string]history.Event
-	// agents says that hosts which are cut off are reset, and resets how long that takes at most.
-	agents bool
-	resets time.Duration
+	// agents says that hosts which are cut off are reset, but for those whose agents have no peer
+	// to ask, and resets how long that takes at most.
+	agents  bool
+	pledges pledges
+	resets  time.Duration
 	// ended are the ends of the recent past, kept only for as long as their order
 	// with a start is not known.
 	ended []placed
@@ -61,6 +64,7 @@ type placed struct {
 
 func (c *copies) Observe(e *history.Event) *invariant.Violation {
 	c.Ripen(e.At)
+	c.pledges.observe(e)
 	switch layer := e.Kind.Layer(); {
 	case e.Host == "":
 	case layer == history.World:
@@ -209,7 +213,7 @@ func (c *copies) start(e *history.Event, boot string) {
 func (c *copies) freedBefore(first *placed, second *history.Event) history.Event {
 	for _, of := range []struct{ host, uid string }{{first.host, first.uid}, {second.Host, second.UID}} {
 		cut := &c.hosts.Of(of.host).since
-		due := c.agents && cut.Kind != "" && second.At-cut.At > c.resets
+		due := c.agents && !c.pledges.alone(of.host) && cut.Kind != "" && second.At-cut.At > c.resets
 		if freed := c.freed[of.uid]; of.uid != "" && freed.Kind != "" && !due {
 			return freed
 		}

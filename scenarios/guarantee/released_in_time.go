@@ -18,6 +18,7 @@ var releasedInTime = invariant.Invariant{
 		return &deliveries{
 			Promise:   invariant.NewPromise(p, invariant.Ruling{ID: "released-in-time"}),
 			witnesses: invariant.NewWitnesses(p),
+			pledges:   newPledges(p),
 			roles:     p.Roles,
 			hosts:     invariant.NewRoster[delivery](p.Hosts),
 			limit:     p.Timings.Freed,
@@ -33,6 +34,7 @@ var releasedInTime = invariant.Invariant{
 type deliveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses
+	pledges   pledges
 	roles     invariant.Roles
 	hosts     invariant.Roster[delivery]
 	// limit is 0 where no settings bound the time.
@@ -54,6 +56,7 @@ type delivery struct {
 func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
 	c.expire(e)
 	c.witnesses.Observe(e)
+	c.pledges.observe(e)
 	c.Promise.Observe(e)
 	if e.Kind == history.ControllerStarted && !c.roles.Tested(e.Actor) {
 		for i := range c.hosts.Hosts {
@@ -74,7 +77,7 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 	_, asks := invariant.RebootRequest(e)
 	switch {
 	case h.attached.Kind == "":
-	case e.Kind == history.AnnotationSet && asks && c.roles.Remediates(e.Actor),
+	case e.Kind == history.AnnotationSet && asks && c.roles.Remediates(e.Actor) && c.roles.Power != "", // or none answers it
 		e.Kind == history.FenceRequested && c.roles.Agent(e.Actor),
 		e.Kind == history.StorageFenceAsked && c.roles.Remediates(e.Actor):
 		if h.begun.Kind == "" {
@@ -117,7 +120,7 @@ func (c *deliveries) expire(e *history.Event) {
 			continue
 		}
 		h.timed = false
-		if h.begun.Kind != history.FenceRequested || c.witnesses.Most(h.since) {
+		if h.begun.Kind != history.FenceRequested || c.witnesses.Most(h.since) && !c.pledges.free(name) {
 			c.Breach(&h.idle, e, h.attached.Object+" was still attached to "+name+" at "+invariant.Seconds(e.At)+", where nothing could write to it since "+invariant.Seconds(h.idle.At))
 		}
 	}
@@ -136,9 +139,12 @@ func (h *delivery) depends() invariant.Parties {
 func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.hosts.Hosts {
-			h := &c.hosts.Hosts[i].State
+			name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
+			if h.begun.Kind == history.FenceRequested && c.pledges.free(name) {
+				continue // only a person can say that the boot is over
+			}
 			if h.idle.Kind != "" && !yield(invariant.Lack{
-				Sentence: h.attached.Object + " is still attached to " + c.hosts.Hosts[i].Name + ", where nothing can write to it",
+				Sentence: h.attached.Object + " is still attached to " + name + ", where nothing can write to it",
 				Since:    &h.idle, On: h.depends(), Within: c.limit,
 				Comes: []history.Kind{history.VolumeDetached, history.VolumeAttached, history.VolumeMounted, history.VolumeWritten},
 			}) {

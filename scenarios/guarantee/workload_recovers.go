@@ -20,6 +20,7 @@ var workloadRecovers = invariant.Invariant{
 			hosts:     invariant.NewRoster[recovering](p.Hosts),
 			Promise:   invariant.NewPromise(p, invariant.Ruling{ID: "workload-recovers"}),
 			witnesses: invariant.NewWitnesses(p),
+			pledges:   newPledges(p),
 			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
 			bounded:   p.Timings.Safe > 0,
 		}
@@ -42,6 +43,7 @@ const recoverySlack = 15 * time.Second
 type recoveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses
+	pledges   pledges
 	roles     invariant.Roles
 	hosts     invariant.Roster[recovering]
 	deadline  time.Duration
@@ -63,9 +65,6 @@ type recovering struct {
 	disarmed bool
 	// cordoned and ready describe the Node.
 	cordoned, ready bool
-	// marked says that its Machine is, and alone that there was no host without a mark that it
-	// could ask when it was last heard of: it has not promised that its boot would end.
-	marked, alone bool
 }
 
 func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
@@ -76,6 +75,7 @@ func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 		}
 	}
 	c.witnesses.Observe(e)
+	c.pledges.observe(e)
 	if e.Kind == history.ControllerStarted && e.Host != "" && c.roles.Agent(e.Actor) {
 		c.hosts.Of(e.Host).disarmed = false
 	}
@@ -87,25 +87,12 @@ func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 }
 
 func (c *recoveries) judge(h *recovering, e *history.Event) {
-	switch e.Kind {
-	case history.PowerOff, history.BootEnded, history.LinkCut, history.HostPaused:
-		if h.On || e.Kind == history.PowerOff {
-			h.alone = !c.asks(e.Host)
-		}
-	case history.BootStarted, history.LinkRestored, history.HostResumed:
-		h.alone = false
-	case history.WatchdogDisarmed:
-		h.disarmed = true
-	}
-	if e.Kind == history.BootStarted {
-		h.disarmed = false
-	}
 	h.Body.Observe(e)
 	switch e.Kind {
-	case history.AnnotationSet, history.AnnotationRemoved:
-		if e.Key == invariant.ExternalAnnotation {
-			h.marked = e.Kind == history.AnnotationSet
-		}
+	case history.WatchdogDisarmed:
+		h.disarmed = true
+	case history.BootStarted:
+		h.disarmed = false
 	case history.EvidenceLost:
 		c.Suspend(e, ", so that nobody saw whether the workload ran there")
 	case history.PodBound:
@@ -123,7 +110,7 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
 		if h.bound && (h.Boot == "" || h.Boot == e.Value) && c.fenced.Kind == "" {
-			if c.fenced, c.timed = *e, c.bounded; h.alone {
+			if c.fenced, c.timed = *e, c.bounded; c.pledges.free(e.Host) {
 				c.Excuse(e)
 			} else {
 				c.Judged++
@@ -145,22 +132,11 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 }
 
 // unpromised reports whether the end of the fenced host's boot was never announced: its workload
-// still runs there, without a watchdog, and has nothing to recover from; or it had no peer to ask
-// when it was last heard of, and only a person can decide.
+// still runs there, without a watchdog, and has nothing to recover from; or only a person can
+// decide.
 func (c *recoveries) unpromised() bool {
 	h := c.hosts.Of(c.fenced.Host)
-	return (h.unwatched || h.disarmed) && h.process != "" && h.process == h.Boot || h.alone
-}
-
-// asks reports whether there is a host that an agent can ask: another one that is on, and whose
-// Machine isn't marked itself.
-func (c *recoveries) asks(agent string) bool {
-	for i := range c.hosts.Hosts {
-		if h := &c.hosts.Hosts[i]; h.Name != agent && h.State.On && !h.State.marked {
-			return true
-		}
-	}
-	return false
+	return (h.unwatched || h.disarmed) && h.process != "" && h.process == h.Boot || c.pledges.free(c.fenced.Host)
 }
 
 // heldBack is how much of the time until e was lost by the cluster's own controllers, and how much

@@ -1,0 +1,112 @@
+package guarantee
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// pledges know of each host whether its agent had promised, when it was last heard of, that the
+// boot would end. It hadn't if there was no other host without a mark that it could ask, or if it
+// had hardly begun: such a boot lives on, or only a person can say that it is over.
+type pledges struct {
+	*invariant.Hindrances
+	roles invariant.Roles
+	hosts invariant.Roster[pledge]
+	// slack is the time from an agent's start to its announcement, if nothing holds it up.
+	slack time.Duration
+}
+
+type pledge struct {
+	invariant.Body
+	// marked says that its Machine is, and silent that the host is heard of no more. When it was
+	// last, its agent was alone if it had no peer to ask, and young if it can't have announced
+	// anything.
+	marked, silent, alone, young bool
+	// seen says that starts of its agents are, agent is the first one in this boot, and up is since
+	// when that one has a Node to announce it on, and a way there. Wrote says that it has written.
+	seen, cut, nodeless, wrote bool
+	agent, up                  history.Event
+}
+
+func newPledges(p invariant.Params) pledges {
+	return pledges{Hindrances: p.Hindrances, roles: p.Roles, hosts: invariant.NewRoster[pledge](p.Hosts), slack: p.Timings.Slack}
+}
+
+func (c *pledges) observe(e *history.Event) {
+	if e.Kind == history.ControllerEffect {
+		for i := range c.hosts.Hosts {
+			h := &c.hosts.Hosts[i].State
+			h.wrote = h.wrote || h.agent.Kind != "" && h.agent.Actor == e.Actor
+		}
+	}
+	if e.Host == "" {
+		return
+	}
+	h := c.hosts.Of(e.Host)
+	switch e.Kind {
+	case history.LinkCut, history.LinkRestored:
+		if e.From == "" && e.To == "" {
+			c.silence(h, e, e.Kind == history.LinkCut)
+			h.cut = e.Kind == history.LinkCut
+		}
+	case history.PowerOff, history.BootEnded, history.HostPaused:
+		c.silence(h, e, true)
+	case history.HostResumed:
+		c.silence(h, e, h.cut)
+	case history.BootStarted:
+		h.alone, h.young, h.silent, h.wrote, h.agent, h.up = false, false, false, false, history.Event{}, history.Event{}
+	case history.ControllerStarted:
+		if h.agent.Kind == "" && c.roles.Agent(e.Actor) {
+			h.seen, h.agent = true, *e
+		}
+	case history.NodeCreated, history.NodeDeleted:
+		h.nodeless, h.wrote, h.up = e.Kind == history.NodeDeleted, false, history.Event{}
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if e.Key == invariant.ExternalAnnotation {
+			h.marked = e.Kind == history.AnnotationSet
+		}
+	}
+	if h.agent.Kind != "" && h.up.Kind == "" && !h.cut && !h.nodeless {
+		h.up = *e
+	}
+	if e.Kind.Layer() == history.World {
+		h.Body.Observe(e)
+	}
+}
+
+// silence notes that a host is heard of no more, or again, which one without a boot can't be.
+func (c *pledges) silence(h *pledge, e *history.Event, silent bool) {
+	switch {
+	case !silent && h.On:
+		h.alone, h.young, h.silent = false, false, false
+	case silent && !h.silent:
+		h.alone, h.young, h.silent = !c.asks(e.Host), c.young(h, e), true
+	}
+}
+
+// asks reports whether there is a host that an agent can ask: another one that is on, and whose
+// Machine isn't marked itself.
+func (c *pledges) asks(agent string) bool {
+	for i := range c.hosts.Hosts {
+		if h := &c.hosts.Hosts[i]; h.Name != agent && h.State.On && !h.State.marked {
+			return true
+		}
+	}
+	return false
+}
+
+// young reports whether the host's agent has not had the time for its announcement.
+func (c *pledges) young(h *pledge, e *history.Event) bool {
+	return h.seen && !h.wrote && (h.up.Kind == "" || e.At-h.up.At-c.Lost(h.up.At, e.At, invariant.Parties{First: h.agent.Actor}) <= c.slack)
+}
+
+// alone reports whether the host's agent had no peer to ask, so that it lets the host live on.
+func (c *pledges) alone(host string) bool { return c.hosts.Of(host).alone }
+
+// free reports whether nothing was promised of the host.
+func (c *pledges) free(host string) bool {
+	h := c.hosts.Of(host)
+	return h.alone || h.young
+}
