@@ -71,10 +71,11 @@ type patient struct {
 	lost           history.Event // since when it is not, after it had been
 	// remediated says that the Machine has been marked at some time.
 	remediated bool
-	// unseen says that the Node stopped being Ready while the Machine was marked, or its host
-	// held, or just after the Machine was handed over, so that the health check has not seen it
-	// return.
-	unseen bool
+	// unseen says that the Node stopped being Ready while the Machine was marked, or its host held,
+	// or that the Machine was handed over or the health check died just before, so that it has not
+	// seen the Node return. Returned is when it could see that first.
+	unseen   bool
+	returned time.Duration
 	// handed is the event since which nothing keeps the health check from the Machine.
 	handed history.Event
 	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
@@ -151,8 +152,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		case invariant.ExternalAnnotation:
 			c.marked(h, e, set)
 			h.await(e)
+			h.returned = e.At
 		case invariant.RemediationAnnotation:
-			if h.held = set; !set && h.sick.Kind != "" {
+			if h.held, h.returned = set, e.At; !set && h.sick.Kind != "" {
 				h.sick = *e // only now can it be marked anew
 			}
 			h.await(e)
@@ -174,11 +176,12 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		}
 		h.await(e)
 	case history.NodeReady:
-		h.ready, h.sick = *e, history.Event{}
+		h.ready, h.returned, h.sick = *e, e.At, history.Event{}
 	case history.NodeNotReady:
 		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
 			h.sick = *e
-			h.unseen = h.held || h.mark.Kind != "" && h.dropped.Kind == "" || h.handed.Kind != "" && e.At-h.handed.At <= c.grace
+			h.unseen = h.held || h.mark.Kind != "" && h.dropped.Kind == "" || h.handed.Kind != "" && e.At-h.handed.At <= c.grace ||
+				c.anew >= h.returned && c.anew-h.returned-c.Lost(h.returned, c.anew, c.on()) <= c.grace
 		}
 		if h.ready.Kind != "" {
 			h.lost = *e
