@@ -86,7 +86,7 @@ func (c *nodes) judge(e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
-		h.ready, h.cordoned, h.labels, h.theirs = false, false, "", ""
+		h.ready, h.cordoned, h.calledOff, h.labels, h.theirs = false, false, false, "", ""
 	case history.MachineDeleting, history.MachineDeleted:
 		h.leaving = true
 	case history.MachineCreated:
