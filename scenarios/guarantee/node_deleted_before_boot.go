@@ -49,7 +49,7 @@ type returnHost struct {
 	out history.Event
 	// off says that a fenced boot has ended and none has completed since; excused that no process
 	// under test could have kept the host off; released that the Node was gone before the power-on,
-	// so that a mark which comes while it boots is for the next fencing.
+	// or the host let go of, so that a mark which comes after that is for the next fencing.
 	off      bool
 	excused  bool
 	released bool
@@ -118,7 +118,7 @@ func (c *returns) judge(e *history.Event) {
 			c.Close(&h.asked, e)
 		}
 		h.excused = c.roles.Blameless(e) || h.UnderWay(e, &h.asked, c.Hindrances)
-		h.released = h.off && h.fence.Node == ""
+		h.released = h.off && (h.released || h.fence.Node == "")
 	case history.BootStarted:
 		h.booted = true
 	case history.EvidenceLost:
@@ -153,6 +153,8 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 	if h.fence.Asked && !before {
 		h.asked = *e
 	}
+	// A mark comes too late for a boot that the fencing before has let come. A request doesn't.
+	h.released = !h.fence.Asked && (h.released || h.off && had == "")
 	switch {
 	case h.fence.Node == "":
 		h.off = h.off && had == "" // not if it was withdrawn
