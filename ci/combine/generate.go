@@ -20,7 +20,11 @@ type set struct {
 	onHost    bool
 	// onVolume says that they play only where the workload has a volume.
 	onVolume bool
-	phases   []phase
+	// unseen is in how many of the phases, the first ones, no controller ends a host that hangs. A
+	// detach by Kubernetes' six minutes would take the volume from a host that may still write, and
+	// is switched off there.
+	unseen int
+	phases []phase
 }
 
 // phase is a moment of a protocol, with the steps that lead there from the phase before.
@@ -67,7 +71,7 @@ var sets = []set{
 	{
 		name:      "unpowered",
 		spec:      "healthCheck: {unhealthyAfter: 6s, nodeStartupTimeout: 90s}\n  controllers: [{name: remediation}, {name: healthcheck}]",
-		processes: []string{"remediation", "healthcheck"},
+		processes: []string{"remediation", "healthcheck"}, unseen: 3,
 		phases: []phase{
 			{"idle", nil},
 			{"marked", []string{"do: {cut: {host: HOST}}", "when: {event: annotation-set, host: HOST, key: " + external + "}"}},
@@ -77,7 +81,7 @@ var sets = []set{
 	{
 		name:      "marked",
 		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation, settings: {keepMarkUntilNodeReturns: true}}]",
-		processes: []string{"reboot", "remediation"},
+		processes: []string{"reboot", "remediation"}, unseen: 1,
 		phases: append([]phase{
 			{"idle", nil},
 			{"marked", []string{"do: {cut: {host: HOST}}", "do: {annotate: {object: Machine/HOST, key: " + external + "}}"}},
@@ -276,7 +280,7 @@ func stories() []story {
 
 // steps lead a host to a phase.
 func (s *set) steps(reached int, host string) path {
-	p := path{phase: s.phases[reached].name}
+	p := path{phase: s.phases[reached].name, unseen: reached < s.unseen}
 	for _, phase := range s.phases[:reached+1] {
 		for _, step := range phase.steps {
 			p.steps = append(p.steps, strings.ReplaceAll(step, "HOST", host))
@@ -287,8 +291,9 @@ func (s *set) steps(reached int, host string) path {
 
 // path is how a host comes to a phase.
 type path struct {
-	phase string
-	steps []string
+	phase  string
+	steps  []string
+	unseen bool
 }
 
 // has reports whether a step does something.
@@ -337,9 +342,12 @@ func (s *set) story(first path, op operation, beside int, onVolume bool) story {
 		second = s.steps(beside, "worker-2")
 		name += "." + second.phase
 	}
-	workload := "{host: worker-1}"
+	workload, spec := "{host: worker-1}", s.spec
 	if onVolume {
 		name, workload = name+".volume", "{host: worker-1, volume: {name: data}}"
+	}
+	if onVolume && first.unseen {
+		spec = strings.Replace(spec, "controllers: [", "controllers: [{name: attachdetach, settings: {disableForceDetachOnTimeout: true}}, ", 1)
 	}
 	steps := append(slices.Clone(second.steps), first.steps...)
 	do := func(text string) {
@@ -375,5 +383,5 @@ spec:
   %s
   steps:
     - {%s}
-`, strings.ToLower(strings.ReplaceAll(name, ".", "-")), op.name, first.phase, s.topology, workload, s.spec, strings.Join(steps, "}\n    - {"))}
+`, strings.ToLower(strings.ReplaceAll(name, ".", "-")), op.name, first.phase, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))}
 }
