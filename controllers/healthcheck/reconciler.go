@@ -595,7 +595,7 @@ func parseRange(text string) (least, most int, err error) {
 func (r *Reconciler) act(ctx context.Context, t target, action Action) error {
 	switch action {
 	case Mark: // and nobody takes it for the mark before, whose fencing may not be over
-		return r.Client.Patch(ctx, t.machine.DeepCopy(), api.SetAnnotation(t.machine, api.ExternalRemediationAnnotation, "", api.MarkedBootAnnotation))
+		return r.Client.Patch(ctx, t.machine.DeepCopy(), api.SetAnnotation(t.machine, api.ExternalRemediationAnnotation, "", api.MarkedBootAnnotation, api.PoweredOffForRemediationAnnotation))
 	case RecordHealthy:
 		return r.record(ctx, t.machine, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)
 	case RecordWaiting:
