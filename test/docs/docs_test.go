@@ -142,7 +142,7 @@ const elided = "..."
 var progress = regexp.MustCompile(`(?m)^.*: [0-9,]+ of [0-9,]+ schedules, .* left, [0-9,]+ failed\n`)
 
 // duration matches the parts that differ from run to run.
-var duration = regexp.MustCompile(`\b[0-9.]+(µs|ms|s): |\b[0-9]+ schedules/s`)
+var duration = regexp.MustCompile(`\b([0-9]+h)?([0-9]+m)?[0-9.]+(µs|ms|s): |\b[0-9]+ schedules/s`)
 
 // session runs the commands of a console block, which stand behind "$ ", and
 // returns the block with what they print now, the clone's directory hidden.
