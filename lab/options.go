@@ -210,6 +210,7 @@ func (o Options) remedy() string {
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
+		scenarios.FeatureQuorum:           "the lab's API server stands on none of its hosts",
 		scenarios.FeatureSeveral:          "the lab runs one controller of a kind, or replicas that elect a leader",
 		scenarios.FeaturePlaces:           "the lab runs its controllers beside the API server",
 		scenarios.FeatureDeviations:       "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",

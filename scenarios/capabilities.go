@@ -70,6 +70,11 @@ func deviating(plan *Plan) []Use {
 // Uses are all features that a story asks for, in the order of the file.
 func Uses(spec *Spec, needs Needs) []Use {
 	var all []Use
+	for i, h := range spec.Topology.Hosts {
+		if h.Role != "" {
+			all = append(all, Use{Path: fmt.Sprintf("spec.topology.hosts[%d].role", i), what: "a member of the API server's store on " + h.Name, Feature: FeatureQuorum})
+		}
+	}
 	if spec.Topology.Ironic != nil {
 		all = append(all, Use{Path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", Feature: FeatureIronic})
 	}
@@ -143,7 +148,7 @@ func Uses(spec *Spec, needs Needs) []Use {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureSeveral, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureSeveral, FeatureQuorum, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {

@@ -14,6 +14,8 @@ const (
 	FeatureReplicas Feature = "replicas"
 	// FeatureSeveral are several controllers of a kind, each with settings of its own.
 	FeatureSeveral Feature = "several"
+	// FeatureQuorum is a store of the API server that stands on hosts.
+	FeatureQuorum Feature = "role"
 	// FeaturePlaces are controllers that run on a host.
 	FeaturePlaces Feature = "hosts"
 	// FeaturePrograms are executables in the place of controllers.

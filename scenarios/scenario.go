@@ -218,6 +218,10 @@ type Host struct {
 	// domain is the failure domain that the host is in, such as a rack whose links to the
 	// rest fail together.
 	Domain string `json:"domain,omitempty"`
+	// role is control-plane for a host on which a member of the API server's store runs: unless a
+	// majority of the members runs and reaches each other, the API server does not answer.
+	// Default: the store stands on none of the hosts.
+	Role string `json:"role,omitempty"`
 	// powerRestore says how the host's BMC reacts when AC power returns: AlwaysOn, AlwaysOff, or
 	// LastState. Default: LastState.
 	PowerRestore string `json:"powerRestore,omitempty"`
@@ -228,6 +232,9 @@ type Host struct {
 	// of a separate device.
 	Softdog bool `json:"softdog,omitempty"`
 }
+
+// ControlPlane is the role of hosts that have a member of the API server's store.
+const ControlPlane = "control-plane"
 
 // Node is the name of the host's Node.
 func (h *Host) Node() string { return cmp.Or(h.NodeName, h.Name) }

@@ -21,7 +21,10 @@ var errAPIAway = errors.New("connect to the API server: connection refused")
 var errStoreless = apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 
 // takes reports whether the API server is reachable and accepts writes.
-func (a *apiServer) takes() bool { return !a.away && !a.storeless }
+func (a *apiServer) takes() bool { return a.answers() && !a.storeless }
+
+// answers reports whether the API server is there, with a quorum behind it.
+func (a *apiServer) answers() bool { return !a.away && !a.inquorate }
 
 // apiServer stands before the store. It may be away, or refuse requests.
 type apiServer struct {
@@ -31,6 +34,8 @@ type apiServer struct {
 	// storeless says that etcd is away: reads are served from the server's memory, and writes
 	// fail.
 	storeless bool
+	// inquorate says that no majority of the store's members runs and reach each other.
+	inquorate bool
 	failures  []*failure
 }
 
@@ -78,9 +83,12 @@ func (a *apiServer) execute(actor string, way *uplink, c *kube.Call, answer func
 	fault := func(value string) {
 		a.w.emit(history.Event{Kind: history.APIFault, Actor: actor, Object: c.Kind.Kind + "/" + c.Key.Name, Value: value, Note: string(c.Verb)})
 	}
-	if a.away {
-		fault("outage")
-		if !a.silent {
+	if !a.answers() {
+		what := "outage"
+		if a.inquorate {
+			what = "quorum"
+		}
+		if fault(what); a.inquorate || !a.silent {
 			done(errAPIAway)
 		}
 		return

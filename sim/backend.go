@@ -175,6 +175,8 @@ type Backend struct {
 	store     *kube.Store
 	api       *apiServer
 	hosts     []*host
+	// members are the hosts with a member of the API server's store.
+	members   []*host
 	bmcs      map[string]*fakebmc.BMC
 	addresses addresses
 	faces     map[string]*redfish.Face
@@ -203,7 +205,7 @@ type Decision struct {
 
 // Start builds the topology. It refuses plans that need what the simulator doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
-	w := &world{watch: b.Watch, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
+	w := &world{watch: b.Watch, notice: b.noticed, assumed: steps.PremisesOf(&plan.Spec)}
 	if b.Took != nil {
 		w.took = func(s *step) { b.Took(s.name, w.now) }
 	}
@@ -335,6 +337,9 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0 || topology.Workload.Volume != nil,
 	}
 	b.hosts = append(b.hosts, h)
+	if config.Role == scenarios.ControlPlane {
+		b.members = append(b.members, h)
+	}
 }
 
 // addBMCs gives every host its BMC. Each knows all hosts, so that a rule can mix up cables.
@@ -540,6 +545,14 @@ func nameOf(c kube.Change) string {
 		return c.New.GetName()
 	}
 	return c.Old.GetName()
+}
+
+// noticed sees every event when it happens.
+func (b *Backend) noticed(e history.Event) {
+	if e.Kind.Layer() == history.World || e.Kind == history.LinkCut {
+		b.countMembers()
+	}
+	b.isUp(e)
 }
 
 // isUp notes which part of the topology has come up. It begins the story once the hosts, the

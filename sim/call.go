@@ -43,7 +43,7 @@ func (u *uplink) end() { u.limiter.next = 0 }
 // hears whether changes in it arrive.
 func (u *uplink) reaches() bool { return u.hears() && u.sends() }
 func (u *uplink) writes() bool  { return u.api.takes() && u.reaches() }
-func (u *uplink) hears() bool   { return !u.api.away && u.carries(scenarios.API, "") }
+func (u *uplink) hears() bool   { return u.api.answers() && u.carries(scenarios.API, "") }
 func (u *uplink) sends() bool   { return u.carries("", scenarios.API) }
 
 // carries reports whether a message gets through; "" stands for the process. It takes the process's

@@ -45,7 +45,7 @@ func (b *Backend) Identity() uint64 {
 			of.identify(obj)
 		}
 	}
-	fmt.Fprintf(h, "api %t %t %t %d\n", b.api.away, b.api.silent, b.api.storeless, len(b.api.failures))
+	fmt.Fprintf(h, "api %t %t %t %t %d\n", b.api.away, b.api.silent, b.api.storeless, b.api.inquorate, len(b.api.failures))
 	for _, f := range b.api.failures {
 		fmt.Fprintf(h, "failure %+v %d\n", f.FailAPIOp, f.left)
 	}

@@ -314,7 +314,7 @@ func (k *kubelet) speaks() bool {
 }
 
 func (k *kubelet) hears() bool {
-	return !k.api.away && k.w.network.carries(scenarios.API, k.host.at)
+	return k.api.answers() && k.w.network.carries(scenarios.API, k.host.at)
 }
 
 func (k *kubelet) unreachable() bool { return !k.speaks() || !k.hears() }

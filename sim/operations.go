@@ -225,6 +225,14 @@ func (b *Backend) restoreAPI() {
 		return
 	}
 	b.api.away, b.api.storeless = false, false
+	b.apiIsBack()
+}
+
+// apiIsBack has whoever missed something catch up, if the API server answers.
+func (b *Backend) apiIsBack() {
+	if !b.api.takes() {
+		return
+	}
 	for _, p := range b.processes {
 		for _, s := range p.cache.streams {
 			s.catchUp()

@@ -115,6 +115,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Metadata.labels":            pattern(dnsLabelPattern),
 		"Metadata.upstream":          pattern(upstreamPattern),
 		"Host.name":                  pattern(dnsLabelPattern),
+		"Host.role":                  enum([]string{scenarios.ControlPlane}),
 		"FailAPIOp.controller":       processes,
 		"ControllerOp.controller":    processes,
 		"ClockOp.controller":         processes,

@@ -209,6 +209,9 @@ func (v *validator) topology() {
 		if !dnsLabel.MatchString(host.Domain) {
 			v.Bad(at+".domain", "%s is not a valid name of a failure domain: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(host.Domain))
 		}
+		if host.Role != "" {
+			v.OneOf(at+".role", "role", host.Role, []string{scenarios.ControlPlane})
+		}
 		if len(v.vocab.PowerRestores) > 0 {
 			v.OneOf(at+".powerRestore", "policy", host.PowerRestore, v.vocab.PowerRestores)
 		}
