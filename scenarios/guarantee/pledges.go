@@ -21,13 +21,14 @@ type pledges struct {
 type pledge struct {
 	invariant.Body
 	// marked says that its Machine is, and silent that the host is heard of no more. When it was
-	// last, its agent was alone if it had no peer to ask, and young if it can't have announced
+	// last, its agent was alone if it knew of no peer to ask, and young if it can't have announced
 	// anything.
 	marked, silent, alone, young bool
 	// seen says that starts of its agents are, agent is the first one in this boot, and up is since
-	// when that one has a Node to announce it on, and a way there. Wrote says that it has written.
-	seen, cut, nodeless, wrote bool
-	agent, up                  history.Event
+	// when that one has a Node to announce it on, and a way there. Wrote says that it has written,
+	// and writes that one of this host has ever.
+	seen, cut, nodeless, wrote, writes bool
+	agent, up                          history.Event
 }
 
 func newPledges(p invariant.Params) pledges {
@@ -38,7 +39,9 @@ func (c *pledges) observe(e *history.Event) {
 	if e.Kind == history.ControllerEffect {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i].State
-			h.wrote = h.wrote || h.agent.Kind != "" && h.agent.Actor == e.Actor
+			if h.agent.Kind != "" && h.agent.Actor == e.Actor {
+				h.wrote, h.writes = true, true
+			}
 		}
 	}
 	if e.Host == "" {
@@ -82,7 +85,8 @@ func (c *pledges) silence(h *pledge, e *history.Event, silent bool) {
 	case !silent && h.On:
 		h.alone, h.young, h.silent = false, false, false
 	case silent && !h.silent:
-		h.alone, h.young, h.silent = !c.asks(e.Host), c.young(h, e), true
+		h.young, h.silent = c.young(h, e), true
+		h.alone = !c.asks(e.Host) || h.young && (h.writes || h.up.Kind == "")
 	}
 }
 
@@ -102,7 +106,7 @@ func (c *pledges) young(h *pledge, e *history.Event) bool {
 	return h.seen && !h.wrote && (h.up.Kind == "" || e.At-h.up.At-c.Lost(h.up.At, e.At, invariant.Parties{First: h.agent.Actor}) <= c.slack)
 }
 
-// alone reports whether the host's agent had no peer to ask, so that it lets the host live on.
+// alone reports whether the host's agent knew of no peer to ask, so that it lets the host live on.
 func (c *pledges) alone(host string) bool { return c.hosts.Of(host).alone }
 
 // free reports whether nothing was promised of the host.
