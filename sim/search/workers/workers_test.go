@@ -116,7 +116,10 @@ func newSearch(strategy string, schedules int) (*sim.Simulator, *campaign.Search
 func TestWorkersMakeNoDifference(t *testing.T) {
 	for _, strategy := range search.Strategies() {
 		t.Run(strategy, func(t *testing.T) {
-			const schedules = 4 * campaign.Ahead
+			schedules := 2 * campaign.Ahead
+			if strategy == "portfolio" {
+				schedules *= 2 // its strategies share them
+			}
 			simulator, s, err := newSearch(strategy, schedules)
 			if err != nil {
 				t.Fatal(err)
@@ -132,7 +135,7 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 				t.Fatalf("%d of %d schedules were tried, and %d were violated: that compares nothing", want.Tried, schedules, want.Violated)
 			}
 			want.Failed = want.Failures()
-			for _, n := range []int{1, 2, 5} {
+			for _, n := range []int{1, 5} {
 				_, s, err := newSearch(strategy, schedules)
 				if err != nil {
 					t.Fatal(err)
