@@ -29,17 +29,23 @@ import (
 
 func catalog(t testing.TB) []*scenarios.Scenario {
 	t.Helper()
-	files, err := filepath.Glob("../scenarios/catalog/*/*.yaml")
+	return storiesOf(t, "*.yaml")
+}
+
+// storiesOf returns the stories in the files of the catalog with such names.
+func storiesOf(t testing.TB, names string) (all []*scenarios.Scenario) {
+	t.Helper()
+	files, err := filepath.Glob("../scenarios/catalog/*/" + names)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("find the catalog: %v, %d files", err, len(files))
+		t.Fatalf("find %s in the catalog: %v, %d files", names, err, len(files))
 	}
-	var all []*scenarios.Scenario
+	vocabulary := objects.Vocabulary()
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cells, err := file.LoadCells(path, data, objects.Vocabulary(), nil)
+		cells, err := file.LoadCells(path, data, vocabulary, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,15 +54,15 @@ func catalog(t testing.TB) []*scenarios.Scenario {
 	return all
 }
 
-// scenario returns the scenario of a name.
+// scenario returns the scenario of a name, which its file has, too.
 func scenario(t testing.TB, name string) *scenarios.Scenario {
 	t.Helper()
-	for _, s := range catalog(t) {
+	for _, s := range storiesOf(t, name+".yaml") {
 		if s.Metadata.Name == name {
 			return s
 		}
 	}
-	t.Fatalf("find scenario %s: the catalog has none of that name", name)
+	t.Fatalf("find scenario %s: its file has none of that name", name)
 	return nil
 }
 
@@ -79,6 +85,7 @@ func TestCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	vocabulary := objects.Vocabulary()
 	for _, scenario := range catalog(t) {
 		if worlds := scenario.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, "sim") {
 			continue
@@ -88,7 +95,7 @@ func TestCatalog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := file.LoadPlan("plan.txt", plan.Text(), objects.Vocabulary()); err != nil || !cmp.Equal(plan, again) {
+			if again, err := file.LoadPlan("plan.txt", plan.Text(), vocabulary); err != nil || !cmp.Equal(plan, again) {
 				t.Errorf("its plan can't be saved and read again: %v\n%s", err, cmp.Diff(plan, again))
 			}
 			first := playOn(t, s, plan)
