@@ -94,8 +94,8 @@ func Uses(spec *Spec, needs Needs) []Use {
 		}
 	}
 	for i, c := range spec.Controllers {
-		if Instance(c.Name) != "" && c.Program == nil && c.Pods == nil {
-			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].name", i), what: "another controller " + Base(c.Name), Feature: FeatureSeveral})
+		if first := spec.FirstOf(&c); first != c.Name {
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].name", i), what: "another controller " + first, Feature: FeatureSeveral})
 		}
 		if len(c.Hosts) > 0 {
 			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].hosts", i), what: "the controller " + c.Name + " on a host", Feature: FeaturePlaces})

@@ -286,14 +286,11 @@ func Process(controller string, n int) string {
 
 // Base is the controller of which one by this name is the second, or a later one: remediation for
 // remediation-2.
-func Base(name string) string { return strings.TrimSuffix(name, Instance(name)) }
-
-// Instance follows Base in a name: "" for the first one.
-func Instance(name string) string {
+func Base(name string) string {
 	if n := len(name) - 2; n > 0 && name[n] == '-' && '2' <= name[n+1] && name[n+1] <= '9' {
-		return name[n:]
+		return name[:n]
 	}
-	return ""
+	return name
 }
 
 // ProcessOn returns the name of a controller's process on a host.

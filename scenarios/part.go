@@ -14,13 +14,30 @@ const watchdogController = "watchdog"
 
 // PartOf is the part that a controller plays.
 func PartOf(c *Controller) string {
-	part := cmp.Or(c.Plays, Base(c.Name))
+	part := cmp.Or(c.Plays, c.base())
 	for of, name := range own { // order does not matter: each name is there once
 		if name != "" && part == name {
 			return of
 		}
 	}
 	return part
+}
+
+// base is Base of a controller's name. A program, and Pods, have a name of their own.
+func (c *Controller) base() string {
+	if c.Program != nil || c.Pods != nil {
+		return c.Name
+	}
+	return Base(c.Name)
+}
+
+// FirstOf is the name of the controller of which this one is a further one: its own, unless that of
+// another is there.
+func (s *Spec) FirstOf(c *Controller) string {
+	if base := c.base(); s.Controller(base) != nil {
+		return base
+	}
+	return c.Name
 }
 
 // ownIn is fencelab's controller in a part, or "" if there is none, or no such part.

@@ -205,7 +205,7 @@ func (s *System) Takes(spec *Spec) error {
 	}
 	for i := range listed {
 		if o := &listed[i]; o.Program == nil {
-			if o.Settings, err = overridden(o.Settings, s.Spec.Settings[Base(o.Name)]); err != nil {
+			if o.Settings, err = overridden(o.Settings, s.Spec.Settings[spec.FirstOf(o)]); err != nil {
 				return fmt.Errorf("settings of %s: %w", o.Name, err)
 			}
 		}

@@ -33,8 +33,8 @@ func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 			if j > 0 {
 				name = ownIn(part)
 			}
-			if name != "" && c.Program == nil {
-				name += Instance(c.Name)
+			if name != "" {
+				name += strings.TrimPrefix(c.Name, p.Spec.FirstOf(c))
 			}
 			if name == "" || taken[name] {
 				continue

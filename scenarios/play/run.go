@@ -168,7 +168,7 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
 		for _, part := range append([]string{scenarios.PartOf(&c)}, c.Also...) {
-			p.Roles.Cast(part, scenarios.Base(c.Name))
+			p.Roles.Cast(part, plan.Spec.FirstOf(&c))
 		}
 	}
 	for _, c := range plan.Spec.Controllers { // whoever commands such Pods, they have the hosts reset
@@ -177,7 +177,7 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 		}
 	}
 	for _, c := range plan.Spec.Controllers {
-		if !slices.Contains(p.Roles.Names(), scenarios.Base(c.Name)) && !slices.Contains(timings.StandIns, c.Name) {
+		if !slices.Contains(p.Roles.Names(), plan.Spec.FirstOf(&c)) && !slices.Contains(timings.StandIns, c.Name) {
 			p.Roles.Others = append(p.Roles.Others, c.Name)
 		}
 	}

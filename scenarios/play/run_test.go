@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -59,6 +61,31 @@ func TestBringUp(t *testing.T) {
 			}
 			if got := outcome.Stuck; (got == "") != (test.stuck == "") || !strings.Contains(got, test.stuck) {
 				t.Errorf("stuck: %q; want %q", got, test.stuck)
+			}
+		})
+	}
+}
+
+// TestRolesOfNumberedNames: a further controller of a kind is judged as the first one, in any order
+// of the two. A program that ends in a number is named so, and is a further one of nothing.
+func TestRolesOfNumberedNames(t *testing.T) {
+	program := &scenarios.Program{Command: []string{"sbr"}}
+	for _, c := range []struct {
+		name        string
+		controllers []scenarios.Controller
+		want        invariant.Roles
+	}{
+		{"a program on hosts", []scenarios.Controller{{Name: "sbr-2", Plays: "fencer", Program: program}}, invariant.Roles{Fencers: []string{"sbr-2"}}},
+		{"a program", []scenarios.Controller{{Name: "sbr-2", Plays: "remediation", Program: program}}, invariant.Roles{Remediation: "sbr-2"}},
+		{"one of a module", []scenarios.Controller{{Name: "sbr-2", Plays: "remediation"}}, invariant.Roles{Remediation: "sbr-2"}},
+		{"one without a part", []scenarios.Controller{{Name: "sbr-2", Program: program}}, invariant.Roles{Others: []string{"sbr-2"}}},
+		{"two of a kind", []scenarios.Controller{{Name: "remediation"}, {Name: "remediation-2"}}, invariant.Roles{Remediation: "remediation"}},
+		{"the second one first", []scenarios.Controller{{Name: "remediation-2"}, {Name: "remediation"}}, invariant.Roles{Remediation: "remediation"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan := &scenarios.Plan{Spec: scenarios.Spec{Controllers: c.controllers}}
+			if diff := cmp.Diff(c.want, params(plan, invariant.Timings{}).Roles); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}
