@@ -96,10 +96,8 @@ func (b *schemaBuilder) listed() (all []string) {
 }
 
 func (b *schemaBuilder) constraints() map[string]schemaPart {
-	all := b.listed()
 	// A program has a name of its own.
-	program := pattern(dnsLabelPattern)
-	controllers, processes := schemaPart{"anyOf": []schemaPart{enum(all), program}}, schemaPart{"anyOf": []schemaPart{enum(all), program}}
+	controllers := schemaPart{"anyOf": []schemaPart{enum(b.listed()), pattern(dnsLabelPattern)}}
 	rules := map[string]schemaPart{
 		"Scenario.apiVersion":        {"const": scenarios.APIVersion},
 		"Scenario.kind":              {"const": scenarios.KindScenario},
@@ -116,9 +114,9 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Metadata.upstream":          pattern(upstreamPattern),
 		"Host.name":                  pattern(dnsLabelPattern),
 		"Host.role":                  enum([]string{scenarios.ControlPlane}),
-		"FailAPIOp.controller":       processes,
-		"ControllerOp.controller":    processes,
-		"ClockOp.controller":         processes,
+		"FailAPIOp.controller":       controllers,
+		"ControllerOp.controller":    controllers,
+		"ClockOp.controller":         controllers,
 		"Controller.replicas":        {"minimum": 2, "maximum": maxReplicas},
 		"FailAPIOp.verb":             enum(scenarios.APIVerbs),
 		"FailAPIOp.kind":             enum(b.vocab.Kinds.Names(scenarios.AnyKind)),
@@ -146,10 +144,10 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"LinkOp.to":                  pattern(scenarios.EndPattern),
 		"LinkOp.between":             pattern(scenarios.EndPattern),
 		"FaultOp.name":               {"minLength": 1},
-		"CrashOp.controller":         processes,
+		"CrashOp.controller":         controllers,
 		"CrashOp.occurrence":         {"minimum": 1},
 		"CrashOp.point":              enum(scenarios.CrashPoints),
-		"CacheOp.controller":         processes,
+		"CacheOp.controller":         controllers,
 		"AnnotateOp.object":          pattern(b.vocab.objectPattern(scenarios.IsAnnotated)),
 		"AnnotateOp.key":             pattern(scenarios.QualifiedName.String()),
 		"Spec.invariants":            enum(invariantIDs()),
