@@ -36,6 +36,9 @@ func newPledges(p invariant.Params) pledges {
 }
 
 func (c *pledges) observe(e *history.Event) {
+	if len(c.roles.Fencers) == 0 {
+		return // nothing is asked of them where there are no agents
+	}
 	if e.Kind == history.ControllerEffect {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i].State
