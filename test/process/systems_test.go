@@ -34,8 +34,9 @@ const (
 	asItShould   = `off = held and not host["status"]["poweredOn"]`
 )
 
-// TestSystemsLoad: every system of the documents, and every preset, is one, and finds its files,
-// but for those that have to be built. A preset says where it comes from.
+// TestSystemsLoad: every system of the documents and of these tests, and every preset, is one, and
+// finds its files, but for those that are built into .cache and bin. A preset says where it comes
+// from.
 func TestSystemsLoad(t *testing.T) {
 	files, err := filepath.Glob("docs/systems/*/system.yaml")
 	if err != nil || len(files) == 0 {
@@ -45,12 +46,21 @@ func TestSystemsLoad(t *testing.T) {
 	if err != nil || len(presets) == 0 {
 		t.Fatalf("found %v: %v", presets, err)
 	}
-	for _, path := range append(files, presets...) {
+	ours, err := filepath.Glob("test/process/testdata/systems/*/system.yaml")
+	if err != nil || len(ours) == 0 {
+		t.Fatalf("found %v: %v", ours, err)
+	}
+	root, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range slices.Concat(files, presets, ours) {
 		system, err := file.LoadSystem(path, cmd.Vocabulary())
 		if err != nil {
 			t.Error(err)
 			continue
 		}
+		found := system.Files()
 		for _, c := range system.Spec.Controllers {
 			installs, find := []string(nil), (func(string) string)(nil)
 			if c.Pods != nil {
@@ -59,9 +69,13 @@ func TestSystemsLoad(t *testing.T) {
 				installs, find = c.Program.Installs, c.Program.File
 			}
 			for _, name := range installs {
-				if _, err := os.Stat(find(name)); err != nil && !strings.Contains(name, ".cache/") {
-					t.Error(err)
-				}
+				found = append(found, find(name))
+			}
+		}
+		for _, name := range found {
+			made := strings.HasPrefix(name, root+"/.cache/") || strings.HasPrefix(name, root+"/bin/")
+			if _, err := os.Stat(name); err != nil && !made && strings.Contains(name, "/") {
+				t.Errorf("%s: %v", path, err)
 			}
 		}
 		if !slices.Contains(presets, path) {
