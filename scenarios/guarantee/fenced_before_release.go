@@ -51,28 +51,25 @@ type releases struct {
 
 type releaseHost struct {
 	invariant.Body
-	fence invariant.Fence
-	node  string
-	// waived is the Node that the scenario's user deleted, asked the one that a process under test
-	// wanted gone, returned when there was another, and bound the Node of each Pod, by UID: only
-	// Pods of the stand-ins say which that is.
-	waived, asked string
+	fence  invariant.Fence
+	node   string
+	waived string // the Node that the scenario's user deleted
+	asked  string // the Node that a process under test wanted gone
 	// calledOff says that a user has called the Node out of service: its release is that user's.
 	calledOff bool
-	returned  history.Event
-	bound     map[string]string
-	// fenced is the boot that ran when fencing was decided, and named the one that the last
-	// NodeFence names, whose end is over, once it is.
-	fenced string
-	named  string
-	over   history.Event
+	returned  history.Event // when there was another Node
+	// bound has the Node of each Pod, by UID. Only Pods of the stand-ins say which that is.
+	bound  map[string]string
+	fenced string        // the boot that ran when fencing was decided
+	named  string        // the boot that the last NodeFence names
+	over   history.Event // the end of the named boot
 	// back is when the kubelet of the boot that runs has reached the API server, or zero.
 	back      history.Event
 	processes []process
 	// stopped are the processes that stopped while their boot, the present one, went on and whose
-	// Pods are still there; lastStop is the latest such stop of any boot.
+	// Pods are still there.
 	stopped  []process
-	lastStop history.Event
+	lastStop history.Event // the latest such stop, of any boot
 }
 
 // process is one process of an exclusive workload: of a Pod, unless uid is empty.

@@ -47,24 +47,21 @@ type hurried struct {
 	unmanaged bool
 	marked    bool
 	paused    bool
-	// node is the UID of the Node, and leaving says that it was asked to go.
-	node     string
-	leaving  bool
-	requests []history.Event // hard ones that are there
-	// completed says that the last boot that began was complete, and calledOff how much longer the
-	// Node may stay, because an unseen boot must be called off first.
-	completed bool
+	node      string          // the UID of the Node
+	leaving   bool            // the Node was asked to go
+	requests  []history.Event // the hard ones that stand
+	completed bool            // the last boot that began was completed
+	// calledOff is how much longer the Node may stay because an unseen boot must be called off first.
 	calledOff time.Duration
 	// mayBoot says that a power-on may be under way to a host that is off: its BMC received the
 	// command, or the power controller died while this host was off and unrequested, so that the
 	// commands sent are no longer known.
 	mayBoot bool
-	// running is the event since which the host should be on its way to off, and
-	// kept the request since which its Node should be on its way out; or zero.
-	running, kept history.Event
-	// sent is the last command to go off that the BMC received, and earlier how much
-	// longer than usual may be waited because of one that came before running.
-	sent    history.Event
+	running history.Event // since when the host should be on its way to off, or zero
+	kept    history.Event // the request since which its Node should be on its way out, or zero
+	sent    history.Event // the last command to go off that the BMC received
+	// earlier is how much longer than usual a command may take, because of one that was sent before
+	// running.
 	earlier time.Duration
 }
 

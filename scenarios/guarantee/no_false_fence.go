@@ -52,42 +52,35 @@ type accusers struct {
 // suspected is a host that may be fenced. It has a field for each fact that can be a reason to.
 type suspected struct {
 	invariant.Resets
-	requests  []string // the reboot annotations that are there
+	requests  []string // the reboot annotations that stand
 	offline   bool
 	unmanaged bool
-	// pending is the request that was recorded, if the controller has not powered the host on
-	// since; overdue says that the last command to do so had no client any more.
+	// pending is the request on record, until the controller powers the host on.
 	pending history.Event
-	overdue bool
-	// wish is the last event that asked the host to go off.
-	wish history.Event
-	// unasked is the event since which nothing asks the host to go off.
-	unasked history.Event
-	// asked and loose are the last commands to go off that the BMC received while
-	// something asked for it, or had just before, and while nothing did.
+	overdue bool          // the client of the last power-on had given it up or died
+	wish    history.Event // the last event that asked the host to go off
+	unasked history.Event // since when nothing asks the host to go off
+	// asked and loose are the last commands to go off that the BMC received while something asked
+	// for it, or had just before, and while nothing did.
 	asked, loose history.Event
 
-	// marked says that the Machine is marked, by mark, and unmarked since when it isn't.
-	marked         bool
-	mark, unmarked history.Event
-	// spent is the reset that the mark has led to, consumer who uses the host by its own word, and
-	// created the creation of a Machine whose Node has not come yet.
-	spent, created history.Event
-	consumer       string
-	// unready is when there was a Ready Node last, and poweredOn when a boot was last recorded.
-	unready, poweredOn history.Event
+	marked    bool
+	mark      history.Event // the one that stands
+	unmarked  history.Event // since when there is none
+	spent     history.Event // the reset that came of the mark
+	consumer  string        // who uses the host by its own word
+	created   history.Event // the creation of a Machine whose Node has not come yet
+	unready   history.Event // when there was a Ready Node last
+	poweredOn history.Event // when a boot was last recorded
 	// paused and skipped are the annotations that keep controllers from the Machine, while they
 	// stand, and leaving is the beginning of its deletion.
 	paused, skipped, leaving history.Event
 
-	// fence is the boot that a NodeFence names, while it stands, and began the beginning of the
-	// boot that runs.
-	fence string
-	began history.Event
+	fence string        // the boot that a NodeFence names, while it stands
+	began history.Event // the beginning of the boot that runs
 
-	// now is how the Node is, and past how it was before, latest last.
-	now  condition
-	past []condition
+	now  condition   // how the Node is
+	past []condition // how it was before, latest last
 }
 
 // condition is how a Machine's Node is, since an event.

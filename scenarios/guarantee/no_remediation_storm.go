@@ -79,24 +79,21 @@ type idleness struct {
 }
 
 type stormy struct {
-	// mark is the one that stands, last that of the health check before, and
-	// returned that the Node was Ready since.
+	// mark is the mark that stands, and last the one before, of the health check.
 	mark, last history.Event
-	returned   bool
-	// fenced is the fencing that the mark led to, and over that it has ended.
-	fenced history.Event
-	over   bool
-	held   bool
-	// boot runs, named is the boot that a NodeFence names, and answered says that this one
-	// was over when the mark was set: no fencing comes of it then.
-	boot, named string
-	answered    bool
-	// request is the NodeFence that an agent has made for the mark and the boot that ran when that
-	// was set, ended says that it is gone, and about is that boot.
+	returned   bool          // the Node has been Ready since last
+	fenced     history.Event // the fencing that came of the mark
+	over       bool          // that fencing has ended
+	held       bool
+	boot       string // the boot that runs
+	named      string // the boot that a NodeFence names
+	answered   bool   // the named boot was over when the mark was set: no fencing comes of it
+	// request is the NodeFence that an agent has made for the mark, and about the boot that ran when
+	// the mark was set.
 	request history.Event
-	ended   bool
 	about   string
-	// node and ready are how the Node is, since the last change.
+	ended   bool // request is gone
+	// node and ready say whether there is a Node and whether it is Ready, since the event since.
 	node, ready bool
 	since       history.Event
 }

@@ -29,29 +29,24 @@ type leftovers struct {
 
 type leavings struct {
 	invariant.Body
-	// node is the creation of the Node that there is, ready whether it is Ready, and left
-	// the end of the Machine that it had then.
-	node, left history.Event
-	ready      bool
-	// strange says that the Node is of a boot that began when the host was not the Machine's any
-	// more. Taken is when it ceased to be, and unaware says that whoever decided that may not have
-	// known of the boot that ran then.
+	node  history.Event // the creation of the Node that there is
+	ready bool          // that Node is Ready
+	left  history.Event // the end of the Machine to which that Node belonged
+	// strange: the Node is of a boot that began after the host had been taken from the Machine.
 	strange bool
-	taken   history.Event
-	unaware bool
-	// ended is the end of the last Machine, until there is another.
-	ended history.Event
+	taken   history.Event // when the host was taken from the Machine
+	unaware bool          // whoever took it may not have known of the boot that ran then
+	ended   history.Event // the end of the last Machine, until there is another
 	// machine is the Machine of the host, and consumer who uses it by its own word, both as
-	// Kind/name; gone is the end of a Machine that was still its consumer.
+	// Kind/name.
 	machine, consumer string
-	gone              history.Event
+	gone              history.Event // the end of a Machine that was still the consumer
 	deleting, marked  bool
 	fence             history.Event
-	// stamps are the standing stamps, and holds the keys by which controllers hold the host.
-	stamps, holds []history.Event
-	// cordon is that of a controller, and usersCordon says that a user has one.
-	cordon      history.Event
-	usersCordon bool
+	stamps            []history.Event // the standing stamps
+	holds             []history.Event // the annotations by which controllers hold the host
+	cordon            history.Event   // the cordon of a controller
+	usersCordon       bool
 }
 
 func (c *leftovers) Observe(e *history.Event) *invariant.Violation {

@@ -98,15 +98,13 @@ type request struct {
 	set, removed history.Event
 	// since is from when it may be answered: when it was set, its host was not paused any more, or
 	// a process started that can't know better.
-	since time.Duration
-	// owed says that no cycle has been caused by it yet, served that a boot began
-	// after it or that it was withdrawn before it could be expected to be, and wasOff that
-	// the host was off at some time since.
-	owed, served, wasOff bool
+	since  time.Duration
+	owed   bool // it has caused no cycle yet
+	served bool // a boot began after it, or it was withdrawn before one could be expected
+	wasOff bool // the host was off at some time since
 	// reset is the reset by which the power controller has answered it, or zero.
 	reset history.Event
-	// cycle is the power-off that it caused.
-	cycle history.Event
+	cycle history.Event // the power-off that it caused
 }
 
 func (r *request) there() bool { return r.removed.Kind == "" }

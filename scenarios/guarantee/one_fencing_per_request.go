@@ -39,20 +39,17 @@ type fencings struct {
 
 type fencingHost struct {
 	standing []fencing
-	// last is the latest request that has had its power-off, and off that event. booting says that
-	// no boot has completed since.
-	last    history.Event
-	off     history.Event
-	booting bool
-	// ended is when it was off last.
-	ended history.Event
-	// others are annotations of users, and marks, that stand; offline that spec.online is false.
-	others  map[string]bool
-	offline bool
-	// stray says that no process under test has powered the host on, or a late command; commanded
-	// that the BMC has received a command to go off since the last power edge; and ever that it
-	// received any.
-	stray, late, commanded, ever bool
+	last     history.Event // the latest request that has had its power-off
+	off      history.Event // that power-off
+	booting  bool          // no boot has completed since
+	ended    history.Event // when the host was off last
+	// others are annotations of users, and marks, that stand.
+	others    map[string]bool
+	offline   bool // spec.online is false
+	stray     bool // no process under test has powered the host on, or by a late command
+	late      bool // the last command to power it on came late
+	commanded bool // the BMC has received a command to go off since the last power edge
+	ever      bool // the BMC has received one at some time
 }
 
 // fencing is a request, and the power-off that it has had.

@@ -20,15 +20,18 @@ type pledges struct {
 
 type pledge struct {
 	invariant.Body
-	// marked says that its Machine is, and silent that the host is heard of no more. When it was
-	// last, its agent was alone if it knew of no peer to ask, and young if it can't have announced
-	// anything.
-	marked, silent, alone, young bool
-	// seen says that starts of its agents are, agent is the first one in this boot, and up is since
-	// when that one has a Node to announce it on, and a way there. Wrote says that it has written,
-	// and writes that one of this host has ever.
-	seen, cut, nodeless, wrote, writes bool
-	agent, up                          history.Event
+	marked bool // its Machine has the external-remediation annotation
+	silent bool // nothing is heard of the host: it is off, stands still or is cut off
+	// alone and young are as of when it fell silent: its agent knew of no peer to ask, and can't
+	// have announced anything yet.
+	alone, young bool
+	// seen: this history shows when the host's agents start. Without that, none counts as young.
+	seen          bool
+	cut, nodeless bool
+	wrote         bool          // the agent of this boot has written
+	writes        bool          // an agent of this host has written, in whatever boot
+	agent         history.Event // the first start of an agent in this boot
+	up            history.Event // since when it has a Node to announce itself on, and a way there
 }
 
 func newPledges(p invariant.Params) pledges {

@@ -49,18 +49,15 @@ type courtesies struct {
 type courted struct {
 	invariant.Body
 	unmanaged, offline, pending bool
-	// reported says that the status reports the host on.
-	reported bool
-	// requests are the standing requests, by key, and since is the first wish that the host go
-	// off, of the wishes that stand or are on record.
-	requests map[string]string
-	since    history.Event
-	// hurried is since when a hard request stands, calmed when the last one went, and asked the
-	// last request to the operating system. Failed is the last fault that may have kept a
-	// controller from such a request.
-	hurried, calmed, asked, failed history.Event
-	// open is since when the operating system can be asked, or zero.
-	open history.Event
+	reported                    bool              // the status says that the host is on
+	requests                    map[string]string // those that stand, by key
+	// since is the first wish that the host go off, of the wishes that stand or are on record.
+	since   history.Event
+	hurried history.Event // since when a hard request stands
+	calmed  history.Event // when the last hard request went
+	asked   history.Event // the last request to the operating system
+	failed  history.Event // the last fault that may have prevented such a request
+	open    history.Event // since when the operating system can be asked, or zero
 }
 
 func (c *courtesies) Observe(e *history.Event) *invariant.Violation {

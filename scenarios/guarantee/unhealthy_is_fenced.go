@@ -51,36 +51,32 @@ type rescues struct {
 // fenced.
 type patient struct {
 	invariant.Body
-	// consumer is the user of the host by its own word, as Kind/name, or "".
-	consumer string
-	// mark is the last one, as long as it stands or was taken away before its time,
-	// and dropped how it was.
+	consumer string // who uses the host by its own word, as Kind/name, or ""
+	// mark is the last one, while it stands or if it was taken away before its time, and dropped
+	// its removal.
 	mark, dropped history.Event
-	// node is the Node, and marked the one that there was when the Machine was
-	// marked, as long as it exists and isn't out of service, and out one that is.
-	node, marked, out string
-	// wentOff says that the host was off at some time since, or perhaps.
-	wentOff, perhaps bool
-	held             bool
-	// fencing is the boot that a NodeFence names, and answered that there was one, or that a boot
-	// has ended, since the mark was set. about is the boot that the mark is about, if that is
-	// certain: the one that ran and that the Node reported then.
-	fencing, about string
-	answered       bool
-	ready          history.Event // since when the Node is Ready, or zero
-	lost           history.Event // since when it is not, after it had been
-	// remediated says that the Machine has been marked at some time.
-	remediated bool
-	// unseen says that the Node stopped being Ready while the Machine was marked, or its host held,
-	// or that the Machine was handed over or the health check died just before, so that it has not
-	// seen the Node return. Returned is when it could see that first.
+	node          string // the Node
+	marked        string // the Node at the time of the mark, while it exists and is in service
+	out           string // a Node out of service
+	wentOff       bool   // the host was off at some time since the mark
+	perhaps       bool   // it may have been
+	held          bool
+	fencing       string // the boot that a NodeFence names
+	// about is the boot that the mark is about, if that is certain: the one that ran and that the
+	// Node reported then.
+	about      string
+	answered   bool          // a boot has ended, or a NodeFence named one, since the mark was set
+	ready      history.Event // since when the Node is Ready, or zero
+	lost       history.Event // since when it is not, after it had been
+	remediated bool          // the Machine has been marked at some time
+	// unseen says that the health check has not seen the Node return: it stopped being Ready while
+	// the Machine was marked or its host held, or the Machine was handed over or the health check
+	// died just before.
 	unseen   bool
-	returned time.Duration
-	// handed is the event since which nothing keeps the health check from the Machine.
-	handed history.Event
-	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
-	// when there is none although the host has been started.
-	sick, absent history.Event
+	returned time.Duration // when the health check could see it return first
+	handed   history.Event // since when nothing keeps the health check from the Machine
+	sick     history.Event // when a Node that had been Ready for a while stopped being Ready
+	absent   history.Event // since when there is no Node although the host has been started
 }
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {

@@ -57,14 +57,12 @@ type recoveries struct {
 type recovering struct {
 	invariant.Body
 	bound bool
-	// process is the boot in which the workload started last and was not seen to stop, and
-	// unwatched says that no watchdog ends the host's boots.
+	// process is the boot in which the workload started last, until it is seen to stop.
 	process   string
-	unwatched bool
-	// disarmed says that its watchdog ends this boot no more, unless an agent starts again.
-	disarmed bool
-	// cordoned and ready describe the Node.
-	cordoned, ready bool
+	unwatched bool // no watchdog ends the host's boots
+	disarmed  bool // the watchdog doesn't end this boot, unless an agent starts again
+	cordoned  bool // the Node is
+	ready     bool // the Node is
 }
 
 func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
