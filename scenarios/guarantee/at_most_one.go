@@ -1,6 +1,7 @@
 package guarantee
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -18,7 +19,7 @@ var atMostOne = invariant.Invariant{
 			nodeless: map[string]history.Event{}, freed: map[string]history.Event{},
 			pledges: newPledges(p),
 			agents:  len(p.Roles.Fencers) > 0 && p.Timings.Watchdog > 0,
-			resets:  p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + p.Timings.Slack,
+			resets:  p.Timings.Silence + p.Timings.Hearing + p.Timings.Watchdog + cmp.Or(p.Timings.Act, p.Timings.Slack),
 		}
 	},
 }

@@ -111,6 +111,12 @@ func (tr *transcript) line(line string) (err error) {
 				t.Silence, _ = time.ParseDuration(silence)
 				t.Hearing, _ = time.ParseDuration(hearing)
 			}
+		case "slack": // of what waits for boots, and of what waits for none
+			var slack, act string
+			if _, err = fmt.Sscan(value, &slack, &act); err == nil {
+				tr.params.Timings.Slack, err = time.ParseDuration(slack)
+				tr.params.Timings.Act, _ = time.ParseDuration(act)
+			}
 		case "without": // power, or power and agents
 			tr.params.Roles.Power = ""
 			if strings.Contains(value, "agents") {
