@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ func main() {
 	show := flag.Bool("show", false, "print the stories instead of playing them")
 	violated := flag.Bool("violated", false, "print as JSON what is violated, and judge nothing")
 	flag.Parse()
+	debug.SetGCPercent(-1) // what a story allocates is dead by its end
+	debug.SetMemoryLimit(1 << 30)
 	if err := run(*only, uint32(*sample), *schedules, *show, *violated); err != nil {
 		fmt.Fprintf(os.Stderr, "combine: %v\n", err)
 		os.Exit(1)
