@@ -51,7 +51,8 @@ type hurried struct {
 	leaving   bool            // the Node was asked to go
 	requests  []history.Event // the hard ones that stand
 	completed bool            // the last boot that began was completed
-	// calledOff is how much longer the Node may stay because an unseen boot must be called off first.
+	// calledOff is how much longer the Node may stay because an unseen boot must be called off
+	// first.
 	calledOff time.Duration
 	// mayBoot says that a power-on may be under way to a host that is off: its BMC received the
 	// command, or the power controller died while this host was off and unrequested, so that the

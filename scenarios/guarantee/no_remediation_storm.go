@@ -88,8 +88,8 @@ type stormy struct {
 	boot       string // the boot that runs
 	named      string // the boot that a NodeFence names
 	answered   bool   // the named boot was over when the mark was set: no fencing comes of it
-	// request is the NodeFence that an agent has made for the mark, and about the boot that ran when
-	// the mark was set.
+	// request is the NodeFence that an agent has made for the mark, and about the boot that ran
+	// when the mark was set.
 	request history.Event
 	about   string
 	ended   bool // request is gone
