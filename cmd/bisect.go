@@ -220,7 +220,7 @@ func (b *bisection) try(ctx context.Context, i int) (bisect.Verdict, error) {
 func (b *bisection) build(ctx context.Context, dir string) (program string, remove func(), err error) {
 	if b.module == "" {
 		program = filepath.Join(dir, "bin", "fencelab")
-		_, err = goTool(ctx, dir, "build", "-tags=libvirt_dlopen", "-o", program, ".")
+		_, err = goTool(ctx, dir, "build", "-tags=libvirt_dlopen", quickly, "-o", program, ".")
 		return program, nil, err
 	}
 	_, name, _ := strings.Cut(b.module, ":")
