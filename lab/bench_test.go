@@ -27,6 +27,9 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
+// Handed hands control planes on from one lab of this process to the next.
+var Handed cluster.Shelf
+
 // bench is a lab of a real control plane and a host in memory behind a BMC, whose reboot
 // controller is about to be run.
 func bench(t *testing.T, processes bool) (*Backend, *proc) {
@@ -39,7 +42,7 @@ func bench(t *testing.T, processes bool) (*Backend, *proc) {
 		}
 	}
 	plan := &scenarios.Plan{Spec: scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}}
-	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock()}
+	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock(), options: Options{Shelf: &Handed}}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
 	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), nil)
 	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))

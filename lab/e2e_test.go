@@ -20,7 +20,6 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/lab"
-	"github.com/fencelab/fencelab/lab/cluster"
 	"github.com/fencelab/fencelab/lab/container"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
@@ -53,8 +52,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shelf hands control planes on from one lab of this process to the next.
-var shelf cluster.Shelf
+// shelf is that of all tests of this process.
+var shelf = &lab.Handed
 
 func runControllers(args []string) error {
 	var options controllers.Options
@@ -85,7 +84,7 @@ func TestBackend(t *testing.T) {
 			t.Parallel()
 			backendtest.Run(t, o.Capabilities(), func(t testing.TB) play.Backend {
 				own := o
-				own.Log, own.Shelf = t.Output(), &shelf
+				own.Log, own.Shelf = t.Output(), shelf
 				return lab.New(own)
 			})
 		})
@@ -346,7 +345,7 @@ func TestModelHosts(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}
-	o := lab.Options{Hosts: lab.Model, Log: t.Output(), Shelf: &shelf}
+	o := lab.Options{Hosts: lab.Model, Log: t.Output(), Shelf: shelf}
 	if err := lab.Check(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +374,7 @@ func TestDeviationsAtGates(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}
-	o := lab.Options{Hosts: lab.Model, Log: t.Output(), Shelf: &shelf}
+	o := lab.Options{Hosts: lab.Model, Log: t.Output(), Shelf: shelf}
 	if err := lab.Check(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -651,7 +650,7 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 func playIn(ctx context.Context, plan *scenarios.Plan, o lab.Options) *play.Outcome {
 	GinkgoHelper()
 	began := time.Now()
-	o.Shelf = &shelf
+	o.Shelf = shelf
 	outcome, err := play.Run(ctx, plan, lab.New(o), nil)
 	if unsupported := new(play.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
 		Skip(err.Error())

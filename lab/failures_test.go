@@ -71,7 +71,7 @@ spec:
 	must(t, err)
 	plan, err := scenarios.Compile(s, 1)
 	must(t, err)
-	outcome, err := play.Run(t.Context(), plan, lab.New(lab.Options{Hosts: lab.Model, Controllers: set, Processes: processes, Log: t.Output()}), nil)
+	outcome, err := play.Run(t.Context(), plan, lab.New(lab.Options{Hosts: lab.Model, Controllers: set, Processes: processes, Log: t.Output(), Shelf: shelf}), nil)
 	must(t, err)
 	return outcome
 }

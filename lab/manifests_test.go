@@ -87,9 +87,20 @@ func annotate(annotations map[string]any) client.Patch {
 	return client.RawPatch("application/merge-patch+json", body)
 }
 
-// TestOnlyNamedRolesMayRequest asks a real kube-apiserver (seed 002, risks).
-func TestOnlyNamedRolesMayRequest(t *testing.T) {
+// TestManifests holds the manifests against one real kube-apiserver.
+func TestManifests(t *testing.T) {
 	c, admin := install(t)
+	for name, holds := range map[string]func(*testing.T, *cluster.Cluster, client.WithWatch){
+		"only named roles may request":         onlyNamedRolesMayRequest,
+		"kinds are served":                     kindsAreServed,
+		"controllers run with their own roles": controllersRunWithTheirOwnRoles,
+	} {
+		t.Run(name, func(t *testing.T) { holds(t, c, admin) })
+	}
+}
+
+// onlyNamedRolesMayRequest is a risk of seed 002.
+func onlyNamedRolesMayRequest(t *testing.T, c *cluster.Cluster, admin client.WithWatch) {
 	must(t, admin.Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "editor"},
 		Rules: []rbacv1.PolicyRule{
@@ -180,10 +191,8 @@ func TestOnlyNamedRolesMayRequest(t *testing.T) {
 	}
 }
 
-// TestKindsAreServed holds the table of kinds against a real kube-apiserver: what the
-// lab watches, dumps and understands is there.
-func TestKindsAreServed(t *testing.T) {
-	c, admin := install(t)
+// kindsAreServed: what the lab watches, dumps and understands is there.
+func kindsAreServed(t *testing.T, c *cluster.Cluster, admin client.WithWatch) {
 	server, err := discovery.NewDiscoveryClientForConfig(c.Config())
 	must(t, err)
 	for _, k := range objects.KindsOf(controllers.Default()) {
@@ -211,11 +220,9 @@ func deniedByPolicy(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'fencelab-request-")
 }
 
-// TestControllersRunWithTheirOwnRoles runs the three controllers as their
-// ServiceAccount against a real API server and a BMC with TLS, through one whole
-// remediation.
-func TestControllersRunWithTheirOwnRoles(t *testing.T) {
-	c, admin := install(t)
+// controllersRunWithTheirOwnRoles runs the three controllers as their ServiceAccount, with a BMC
+// with TLS, through one whole remediation.
+func controllersRunWithTheirOwnRoles(t *testing.T, c *cluster.Cluster, admin client.WithWatch) {
 	account := "system:serviceaccount:fencelab-system:fencelab-controllers"
 	config := c.ConfigFor(account, "system:serviceaccounts", "system:serviceaccounts:fencelab-system", "system:authenticated")
 	must(t, admin.Create(t.Context(), &rbacv1.RoleBinding{
