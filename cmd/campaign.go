@@ -440,13 +440,12 @@ func (c *campaigner) show(ctx context.Context, f *shard.Finding) error {
 		return exit.Coded(exit.Internal, err)
 	}
 	t := jobs.Shrinking(f)
-	if len(again) > 0 {
+	if !c.asFound { // what divides them is looked for in schedules that have no more than they need
 		s.Replay(pool, again) // which the search remembers
-	}
-	if !c.asFound {
 		s.Shrink(pool, &t)
+		err = s.Divide(pool, &t)
 	}
-	if err := errors.Join(s.Divide(pool, &t), pool.Close()); err != nil {
+	if err := errors.Join(err, pool.Close()); err != nil {
 		return exit.Coded(exit.Internal, err)
 	}
 	failure := t.Failed[0]
