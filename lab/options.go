@@ -211,6 +211,8 @@ var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureQuorum:           "the lab's API server stands on none of its hosts",
+		scenarios.FeatureNamesakes:        "the lab knows a host by the name of its Node, so each needs one of its own",
+		scenarios.FeatureSpares:           "the lab's hosts run when a story begins",
 		scenarios.FeatureSeveral:          "the lab runs one controller of a kind, or replicas that elect a leader",
 		scenarios.FeaturePlaces:           "the lab runs its controllers beside the API server",
 		scenarios.FeatureDeviations:       "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",

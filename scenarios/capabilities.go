@@ -74,6 +74,17 @@ func Uses(spec *Spec, needs Needs) []Use {
 		if h.Role != "" {
 			all = append(all, Use{Path: fmt.Sprintf("spec.topology.hosts[%d].role", i), what: "a member of the API server's store on " + h.Name, Feature: FeatureQuorum})
 		}
+		if first := spec.Topology.Namesake(i); first != nil {
+			field := "nodeName"
+			if h.NodeName == "" {
+				field = "name"
+			}
+			what := fmt.Sprintf("Node %s of %s and of %s", h.Node(), first.Name, h.Name)
+			all = append(all, Use{Path: fmt.Sprintf("spec.topology.hosts[%d].%s", i, field), what: what, Feature: FeatureNamesakes})
+		}
+		if h.Off {
+			all = append(all, Use{Path: fmt.Sprintf("spec.topology.hosts[%d].off", i), what: h.Name + ", which is off at first", Feature: FeatureSpares})
+		}
 	}
 	if spec.Topology.Ironic != nil {
 		all = append(all, Use{Path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", Feature: FeatureIronic})
@@ -148,7 +159,7 @@ func Uses(spec *Spec, needs Needs) []Use {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureSeveral, FeatureQuorum, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureSeveral, FeatureQuorum, FeatureNamesakes, FeatureSpares, FeaturePlaces, FeatureIronic, FeatureIPMI, FeatureStops, FeatureVolume, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {

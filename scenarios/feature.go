@@ -16,6 +16,10 @@ const (
 	FeatureSeveral Feature = "several"
 	// FeatureQuorum is a store of the API server that stands on hosts.
 	FeatureQuorum Feature = "role"
+	// FeatureNamesakes are hosts whose Nodes have one name.
+	FeatureNamesakes Feature = "nodeName"
+	// FeatureSpares are hosts that are off when the story begins.
+	FeatureSpares Feature = "off"
 	// FeaturePlaces are controllers that run on a host.
 	FeaturePlaces Feature = "hosts"
 	// FeaturePrograms are executables in the place of controllers.

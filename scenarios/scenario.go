@@ -209,7 +209,8 @@ type Workers struct {
 type Host struct {
 	// name is the name of the host and, unless they have others, of its Machine and its Node.
 	Name string `json:"name"`
-	// nodeName is the name of the host's Node. Default: the host's name.
+	// nodeName is the name of the host's Node. Kubelets of several hosts that have one name write
+	// to one Node. Default: the host's name.
 	NodeName string `json:"nodeName,omitempty"`
 	// machineName is the name of the host's Machine. Default: the host's name.
 	MachineName string `json:"machineName,omitempty"`
@@ -222,6 +223,9 @@ type Host struct {
 	// majority of the members runs and reaches each other, the API server does not answer.
 	// Default: the store stands on none of the hosts.
 	Role string `json:"role,omitempty"`
+	// off says that the host is off when the story begins, and that its BareMetalHost wants it so:
+	// it is a spare that a step takes into use.
+	Off bool `json:"off,omitempty"`
 	// powerRestore says how the host's BMC reacts when AC power returns: AlwaysOn, AlwaysOff, or
 	// LastState. Default: LastState.
 	PowerRestore string `json:"powerRestore,omitempty"`
@@ -251,6 +255,16 @@ func (h *Host) Called(kind Naming) string {
 		return h.Machine()
 	}
 	return h.Name
+}
+
+// Namesake is the first host before the i-th one whose Node has the same name, or nil.
+func (t *Topology) Namesake(i int) *Host {
+	for j := range t.Hosts[:i] {
+		if t.Hosts[j].Node() == t.Hosts[i].Node() {
+			return &t.Hosts[j]
+		}
+	}
+	return nil
 }
 
 // NodeOf is the name of the Node of a host.

@@ -21,7 +21,7 @@ import (
 type resident struct {
 	p    *process
 	host *host
-	// peers are the processes of the same agent, by their Nodes.
+	// peers are the processes of the same agent, by their hosts.
 	peers map[string]*process
 	agent controllers.Agent
 	// next is the step that begins the agent's next one, and leaving says that there is none.
@@ -38,7 +38,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 		p.deps.Host = controllers.Host{Name: h.name, Node: h.kubelet.node}
 		p.deps.Clock = wallClock{b.w, &h.kubelet.offset}
 		p.deps.Decided = b.decided(c.Name, p, func() string { return h.name })
-		peers[h.kubelet.node] = p
+		peers[h.name] = p
 		h.agents = append(h.agents, p)
 		if c.FeedsWatchdog {
 			h.feeder = p
@@ -237,7 +237,7 @@ func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte
 
 // send brings a request to the peer on a Node's host, and its answer back.
 func (r *resident) send(node string, request []byte, answered func([]byte, error)) {
-	p, to := r.p, r.peers[node]
+	p, to := r.p, r.peers[r.p.cache.names.OfNode(node)]
 	if to == nil {
 		return // nothing is there
 	}

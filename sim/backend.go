@@ -242,7 +242,11 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 			b.committed(change)
 		}
 	}
-	for _, h := range b.hosts {
+	for i, h := range b.hosts {
+		if spec.Topology.Hosts[i].Off {
+			w.emit(history.Event{Kind: history.PowerOff, Host: h.name, Actor: byScenario})
+			continue
+		}
 		h.Wake(byScenario)
 	}
 	if err := b.addControllers(prepared.controllers); err != nil {
@@ -260,6 +264,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	}
 	b.waiting = play.Await(&spec.Topology)
 	for _, p := range b.processes {
+		if on := p.seat(); on != nil && on.Boot() == "" {
+			continue // it starts with the first boot
+		}
 		// The first of several processes is the first to lead.
 		if p.resident != nil {
 			b.waiting[p.actor.name] = true
@@ -492,6 +499,9 @@ func (b *Backend) committed(c kube.Change) {
 func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 	if b.w.trace != nil && !kind.Heartbeat {
 		b.w.trace.Changed(b.w.now, c.Actor, c.Kind.Kind+"/"+nameOf(c), meta(c.Old), meta(c.New))
+	}
+	if node, ok := c.New.(*corev1.Node); ok {
+		b.names.Reported(node.Name, node.Status.NodeInfo.SystemUUID)
 	}
 	emit := func(e history.Event) {
 		e.Actor = c.Actor

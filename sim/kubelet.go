@@ -213,7 +213,7 @@ func (k *kubelet) introduce() {
 
 // renew renews the Lease, makes sure that the Node is Ready, and schedules the next renewal.
 func (k *kubelet) renew(t trouble) {
-	next := k.lease
+	next, renewal := k.lease, k.renewal
 	if !k.unreachable() && t.fault == "" {
 		k.renewed, k.ahead, k.unsure = k.w.now, 0, false
 		if k.w.healed {
@@ -226,7 +226,9 @@ func (k *kubelet) renew(t trouble) {
 		k.renewLease(k.w.now)
 		k.unsure = true
 	}
-	k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), next, k.renew)
+	if k.renewal == renewal { // else its own write to the Node has called off the renewal ahead
+		k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), next, k.renew)
+	}
 }
 
 // restfulLease is how far ahead a Lease is renewed at once when nothing goes wrong.

@@ -53,13 +53,7 @@ func (b *Backend) addStorage() {
 			s.stir()
 		}
 	})
-	s.hosts = func(node string) *host {
-		i := slices.IndexFunc(b.hosts, func(h *host) bool { return h.kubelet.node == node })
-		if i < 0 {
-			return nil
-		}
-		return b.hosts[i]
-	}
+	s.hosts = func(node string) *host { return b.host(b.names.OfNode(node)) }
 	for _, h := range b.hosts {
 		s.Connect(h.name, h.Boot)
 		h.storage = s

@@ -72,6 +72,37 @@ func ByReport(machine *clusterv1.Machine, node *corev1.Node, reported string, ma
 	return Proof{Owner: Own}
 }
 
+// Sharer says who else may have the Node that a Machine's provider ID proves to be its own, or "".
+// The ID is that of the kubelet which created the Node, and a kubelet of the same name on another
+// host writes to that Node from then on (design, decision 25). A cache is enough, for it only
+// forbids.
+func Sharer(ctx context.Context, cache client.Reader, machine *clusterv1.Machine, node *corev1.Node, host *BareMetalHost) (string, error) {
+	var machines clusterv1.MachineList
+	if err := cache.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the Machines that may have Node %s: %w", node.Name, err)
+	}
+	for i := range machines.Items {
+		other := &machines.Items[i]
+		if client.ObjectKeyFromObject(other) != client.ObjectKeyFromObject(machine) && other.Status.NodeRef.Name == node.Name {
+			return "is named by Machine " + client.ObjectKeyFromObject(other).String() + " as well", nil
+		}
+	}
+	system := node.Status.NodeInfo.SystemUUID
+	if system == "" || strings.EqualFold(system, host.Status.Hardware.SystemUUID) {
+		return "", nil
+	}
+	var hosts BareMetalHostList
+	if err := cache.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the hosts that may run Node %s: %w", node.Name, err)
+	}
+	for i := range hosts.Items {
+		if other := &hosts.Items[i]; strings.EqualFold(other.Status.Hardware.SystemUUID, system) {
+			return "is run by the system of BareMetalHost " + client.ObjectKeyFromObject(other).String() + " as well", nil
+		}
+	}
+	return "", nil
+}
+
 // AnothersToo returns a proof if another Machine refers to the Node as well, by its provider ID or
 // by its name, and an empty one otherwise.
 func AnothersToo(machine *clusterv1.Machine, node *corev1.Node, machines []clusterv1.Machine) Proof {

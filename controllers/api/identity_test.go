@@ -60,6 +60,37 @@ func TestWhoseNode(t *testing.T) {
 	}
 }
 
+// TestSharer: a provider ID says who made the Node, and not who runs it (design, decision 25).
+func TestSharer(t *testing.T) {
+	for _, test := range []struct {
+		name, system, ref, want string
+	}{
+		{"its own system reports it", "S1", "other", ""},
+		{"no system reports it", "", "other", ""},
+		{"an unknown system reports it", "s3", "other", ""}, // firmware and inspection may spell a UUID in two ways
+		{"the system of another host reports it", "S2", "other", "is run by the system of BareMetalHost default/second as well"},
+		{"another Machine names it", "s1", "n", "is named by Machine default/other as well"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+			host := func(name, system string) *BareMetalHost {
+				return &BareMetalHost{ObjectMeta: named(name), Status: BareMetalHostStatus{Hardware: HardwareDetails{SystemUUID: system}}}
+			}
+			machine := func(name, node string) *clusterv1.Machine {
+				return &clusterv1.Machine{ObjectMeta: named(name), Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node}}}
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+			node.Status.NodeInfo.SystemUUID = test.system
+			own, mine := host("h", "s1"), machine("m", "n")
+			cache := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(own, host("second", "s2"), mine, machine("other", test.ref)).Build()
+			got, err := Sharer(t.Context(), cache, mine, node, own)
+			if err != nil || got != test.want {
+				t.Errorf("it %q, %v; want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
 // TestConsumer: a reference that names no Machine leads to none.
 func TestConsumer(t *testing.T) {
 	for _, test := range []struct {

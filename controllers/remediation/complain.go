@@ -23,6 +23,10 @@ func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
 		}
 		r.warn(m, f.machine, reason, f.anothersNode())
 	}
+	if f.sharer != "" {
+		r.warn(m, f.machine, api.NodeUnproven, fmt.Sprintf("the Node %s, which status.nodeRef of Machine %s names, %s: to switch one host off proves nothing about the other, so neither is touched before the other one's Node has a name of its own",
+			f.node.Name, client.ObjectKeyFromObject(f.machine), f.sharer))
+	}
 	if f.machine != nil || f.host == nil {
 		return
 	}

@@ -20,6 +20,8 @@ package remediation
 type State struct {
 	// NodeExists: the Machine has a nodeRef, and that Node exists.
 	NodeExists bool `json:"nodeExists"`
+	// Shared: another host may have this Node as well. Only with NodeExists and NeedsRemediation.
+	Shared bool `json:"shared"`
 	// NeedsRemediation: the Machine has the external-remediation annotation.
 	NeedsRemediation bool `json:"needsRemediation"`
 	// StatusOn is the host's status.poweredOn.

@@ -109,6 +109,8 @@ type facts struct {
 	// whose is the owner of the node, and foreign a Node that turned out not to be the Machine's.
 	whose   api.Proof
 	foreign *corev1.Node
+	// sharer says who else may have the node, if anybody.
+	sharer string
 	// emptied says that nothing is left on the node that the out-of-service taint releases.
 	emptied bool
 	// barrier is the host's StorageFence, if that is asked for.
@@ -141,6 +143,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.forget(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
+		if found.node != nil && marked(found.machine) {
+			if found.sharer, err = api.Sharer(ctx, r.Client, found.machine, found.node, found.host); err != nil {
+				return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
+			}
+		}
 		r.complain(ctx, m, found)
 		if live {
 			m.request.Look(holdKey.Content(found.host), began)
@@ -171,8 +178,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		action = r.Decide(s)
 		wait := r.delayed(m, s, action)
 		if action == Nothing {
-			if (s.Tainted || s.Backed || s.Remade || found.barrier != nil) && left <= 0 {
-				left = lookAgain // neither Pods nor volumes are watched, nor what the storage does
+			if (s.Shared || s.Tainted || s.Backed || s.Remade || found.barrier != nil) && left <= 0 {
+				left = lookAgain // neither Pods nor volumes are watched for it, nor the storage, nor other Machines
 			}
 			return reconcile.Result{RequeueAfter: max(0, left)}, nil
 		}
@@ -304,7 +311,7 @@ func (f *facts) check() error {
 }
 
 func (f facts) state() State {
-	s := State{NodeExists: f.node != nil, StatusOn: f.host.Status.PoweredOn}
+	s := State{NodeExists: f.node != nil, StatusOn: f.host.Status.PoweredOn, Shared: f.sharer != ""}
 	if f.machine != nil {
 		_, s.NeedsRemediation = f.machine.Annotations[api.ExternalRemediationAnnotation]
 		_, s.PoweredOffMark = f.machine.Annotations[api.PoweredOffForRemediationAnnotation]

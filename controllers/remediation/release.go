@@ -92,8 +92,20 @@ func (s *State) tainted(f facts) {
 	}
 }
 
-// RightDecision is the decision that goes with the settings.
+// RightDecision is the decision that goes with the settings. Neither of two hosts that may have one
+// Node is fenced, for to release that releases the Pods of both.
 func (s Settings) RightDecision() func(State) Action {
+	decide := s.unshared()
+	return func(facts State) Action {
+		if facts.Shared {
+			return Nothing
+		}
+		return decide(facts)
+	}
+}
+
+// unshared is the decision about a Node that no other host can have.
+func (s Settings) unshared() func(State) Action {
 	switch {
 	case s.Release == OutOfServiceTaint:
 		return Taint

@@ -128,6 +128,7 @@ func vocabulary() file.Vocabulary {
 		Worlds: []scenarios.Capabilities{
 			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything", scenarios.FeaturePrograms: "a program keeps the machine's time"}},
 			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{
+				scenarios.FeatureNamesakes: "it knows a host by the name of its Node", scenarios.FeatureSpares: "its hosts run when a story begins",
 				scenarios.FeatureControllerLinks: "the lab's network is that of the hosts",
 				scenarios.FeatureReplicas:        "the lab runs one process of each controller, and two by startSecond",
 				scenarios.FeatureStaleLists:      "the lab's API server is never behind",

@@ -94,7 +94,7 @@ func newValidator(doc *document, vocab Vocabulary, spec *scenarios.Spec) *valida
 			if host.Name != "" && !slices.Contains(v.hosts, host.Name) {
 				v.hosts = append(v.hosts, host.Name)
 			}
-			if host.Node() != "" {
+			if host.Node() != "" && !slices.Contains(v.nodes, host.Node()) {
 				v.nodes = append(v.nodes, host.Node())
 			}
 			if host.Machine() != "" {
@@ -192,9 +192,9 @@ func (v *validator) topology() {
 	if len(hosts) == 0 {
 		v.Bad("spec.topology.hosts", "is empty: a scenario needs at least one host")
 	}
-	names, nodes, machines := make([]string, len(hosts)), make([]string, len(hosts)), make([]string, len(hosts))
+	names, machines := make([]string, len(hosts)), make([]string, len(hosts))
 	for i, host := range hosts {
-		names[i], nodes[i], machines[i] = host.Name, host.Node(), host.Machine()
+		names[i], machines[i] = host.Name, host.Machine()
 		at := fmt.Sprintf("spec.topology.hosts[%d]", i)
 		if !dnsLabel.MatchString(host.Name) {
 			v.Bad(path(i), "%s is not a valid host name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(host.Name))
@@ -217,17 +217,16 @@ func (v *validator) topology() {
 		}
 	}
 	v.distinct(names, path)
-	given := func(field string, name func(*scenarios.Host) string) func(int) string {
-		return func(i int) string {
-			if name(&hosts[i]) == "" {
-				return path(i)
-			}
-			return fmt.Sprintf("spec.topology.hosts[%d].%s", i, field)
+	v.distinct(machines, func(i int) string {
+		if hosts[i].MachineName == "" {
+			return path(i)
 		}
-	}
-	v.distinct(nodes, given("nodeName", func(h *scenarios.Host) string { return h.NodeName }))
-	v.distinct(machines, given("machineName", func(h *scenarios.Host) string { return h.MachineName }))
+		return fmt.Sprintf("spec.topology.hosts[%d].machineName", i)
+	})
 	v.Host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
+	if i := slices.IndexFunc(hosts, func(h scenarios.Host) bool { return h.Off && h.Name == v.spec.Topology.Workload.Host }); i >= 0 {
+		v.Bad("spec.topology.workload.host", "%s is off when the story begins: take another host", hosts[i].Name)
+	}
 	v.stops("spec.topology.workload.stops", v.spec.Topology.Workload.Stops)
 	v.volume("spec.topology.workload.volume", &v.spec.Topology)
 	scenarios.AtLeast(v, "spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)

@@ -270,7 +270,7 @@ const (
 // Engine events.
 const (
 	// RunStarted ends the bringing up of the topology, which is now healthy. What
-	// stands then was recorded before it, as it came up: of each host a BootStarted,
+	// stands then was recorded before it, as it came up: of each host that is on a BootStarted,
 	// BootComplete, NodeCreated, NodeReady and NodeLabels at least.
 	RunStarted Kind = "run-started"
 	// OpApplied says that an operation of the plan was accepted. Key is its name in scenarios, such

@@ -69,6 +69,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNamesakes: a name is about the host whose kubelet has written to its Node last, and before
+// that about the first of the topology.
+func TestNamesakes(t *testing.T) {
+	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{
+		{Name: "a", NodeName: "n"}, {Name: "b", NodeName: "n"}, {Name: "c", NodeName: "n"}, {Name: "d"},
+	}})
+	for _, tc := range []struct{ node, host, want string }{
+		{"n", "", "a"}, {"n", "c", "c"}, {"n", "", "c"}, {"n", "b", "b"}, {"n", "d", "b"}, {"n", "a", "a"}, {"d", "a", "d"}, {"x", "a", ""},
+	} {
+		names.Reported(tc.node, tc.host)
+		if got := names.OfNode(tc.node); got != tc.want {
+			t.Errorf("after %q wrote to %s, that is of %q, not of %q", tc.host, tc.node, got, tc.want)
+		}
+	}
+}
+
 func TestChanges(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "u1", Labels: map[string]string{"b": "2", "a": "1"}}}

@@ -58,7 +58,7 @@ func TestFields(t *testing.T) {
 		{"another's", node(func(n *corev1.Node) { n.Name = "w3" }), nil, ""},
 	} {
 		var got []string
-		fields.Changes(Names{nodes: map[string]string{"w1": "host-1"}}, kind, tc.before, tc.after, func(e history.Event) {
+		fields.Changes(Names{nodes: map[string][]string{"w1": {"host-1"}}}, kind, tc.before, tc.after, func(e history.Event) {
 			if e.Host != "host-1" || e.Object != "Node/w1" || e.UID != "u" || e.Kind != history.FieldIs {
 				t.Errorf("%s: %v", tc.name, e)
 			}
@@ -144,7 +144,7 @@ func TestMeant(t *testing.T) {
 		{"of another group", other, nil, sick("m1", "real", ""), ""},
 	} {
 		var got []string
-		names := Names{nodes: map[string]string{"w1": "host-1"}, machines: map[string]string{"m1": "host-1"}}
+		names := Names{nodes: map[string][]string{"w1": {"host-1"}}, machines: map[string]string{"m1": "host-1"}}
 		fields.Changes(names, tc.kind, tc.before, tc.after, func(e history.Event) {
 			what := e.Key + "=" + e.Value
 			if e.Kind != history.FieldIs {

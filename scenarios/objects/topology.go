@@ -2,6 +2,7 @@ package objects
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,10 +49,10 @@ func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails, uuid f
 func hostObject(host *scenarios.Host, bmc api.BMCDetails, uuid string) *api.BareMetalHost {
 	h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: host.Name}}
 	h.Spec = api.BareMetalHostSpec{
-		Online: true, BMC: bmc, ExternallyProvisioned: true,
+		Online: !host.Off, BMC: bmc, ExternallyProvisioned: true,
 		ConsumerRef: &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: Namespace, Name: host.Machine()},
 	}
-	h.Status = api.BareMetalHostStatus{PoweredOn: true, Hardware: api.HardwareDetails{SystemUUID: uuid}, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
+	h.Status = api.BareMetalHostStatus{PoweredOn: !host.Off, Hardware: api.HardwareDetails{SystemUUID: uuid}, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
 	return h
 }
 
@@ -72,17 +73,38 @@ func Restore(topology *scenarios.Topology, bmcs map[string]*fakebmc.BMC) error {
 // ProviderID is the host's ID in its Node and its Machine.
 func ProviderID(host string) string { return "metal3://" + Namespace + "/" + host }
 
-// Names are the hosts by the names of their Nodes and of their Machines.
-type Names struct{ nodes, machines map[string]string }
+// Names are the hosts by the names of their Nodes and of their Machines. The first of several hosts
+// with one Node's name has it now.
+type Names struct {
+	nodes    map[string][]string
+	machines map[string]string
+}
 
 // NamesOf returns the names of a topology.
 func NamesOf(topology *scenarios.Topology) Names {
-	names := Names{make(map[string]string), make(map[string]string)}
+	names := Names{make(map[string][]string), make(map[string]string)}
 	for i := range topology.Hosts {
 		h := &topology.Hosts[i]
-		names.nodes[h.Node()], names.machines[h.Machine()] = h.Name, h.Name
+		names.nodes[h.Node()], names.machines[h.Machine()] = append(names.nodes[h.Node()], h.Name), h.Name
 	}
 	return names
+}
+
+// Reported notes the host of the kubelet that has written to a Node. From then on, the name is this
+// host's in the API, until the kubelet of another host has written to a Node of the name.
+func (n *Names) Reported(node, host string) {
+	hosts := n.nodes[node]
+	if i := slices.Index(hosts, host); i > 0 {
+		hosts[0], hosts[i] = hosts[i], hosts[0]
+	}
+}
+
+// OfNode returns the host that has a Node's name now, or "" if the topology has no such Node.
+func (n *Names) OfNode(node string) string {
+	if hosts := n.nodes[node]; len(hosts) > 0 {
+		return hosts[0]
+	}
+	return ""
 }
 
 // host is the host that an object belongs to; one that the topology knows nothing of has its
@@ -90,7 +112,7 @@ func NamesOf(topology *scenarios.Topology) Names {
 func (n *Names) host(kind scenarios.Naming, name string) string {
 	switch kind {
 	case scenarios.AfterNode:
-		return cmp.Or(n.nodes[name], name)
+		return cmp.Or(n.OfNode(name), name)
 	case scenarios.AfterMachine:
 		return cmp.Or(n.machines[name], name)
 	}

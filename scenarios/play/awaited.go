@@ -8,8 +8,8 @@ import (
 )
 
 // Awaited holds the parts of a plan's topology that are missing before its story can begin, in
-// every world: the Node of each host, the controllers, the workload if there is one, and whatever a
-// world awaits by a name of its own.
+// every world: the Node of each host that is on, the controllers, the workload if there is one, and
+// whatever a world awaits by a name of its own.
 type Awaited map[string]bool
 
 // Await returns what is awaited of a topology. The world adds its controllers, by the names of
@@ -17,7 +17,9 @@ type Awaited map[string]bool
 func Await(t *scenarios.Topology) Awaited {
 	a := make(Awaited)
 	for i := range t.Hosts {
-		a["Node/"+t.Hosts[i].Node()] = true
+		if !t.Hosts[i].Off {
+			a["Node/"+t.Hosts[i].Node()] = true
+		}
 	}
 	if t.Workload.Host != "" {
 		a[AwaitedWorkload] = true

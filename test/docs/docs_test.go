@@ -350,6 +350,7 @@ func TestWorlds(t *testing.T) {
 		names[feature] = "`" + string(feature) + "`"
 	}
 	names[scenarios.FeatureSeveral] = "several controllers of a kind"
+	names[scenarios.FeatureNamesakes] = "`nodeName` of two hosts"
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeatureForeignFields] = "`patch` of `foreign` fields"
 	names[scenarios.FeatureVolumes] = "`create` of a Pod with `volumes`"
