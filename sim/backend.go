@@ -560,7 +560,7 @@ func nameOf(c kube.Change) string {
 // noticed sees every event when it happens.
 func (b *Backend) noticed(e history.Event) {
 	if e.Kind.Layer() == history.World || e.Kind == history.LinkCut {
-		b.countMembers()
+		b.countMembers(&e)
 	}
 	b.isUp(e)
 }

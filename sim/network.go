@@ -62,7 +62,7 @@ func (b *Backend) restore(op *scenarios.LinkOp) {
 	}
 	b.tell(history.LinkRestored, op.Host, links)
 	n.cuts = slices.DeleteFunc(n.cuts, func(l scenarios.Link) bool { return slices.Contains(links, l) })
-	b.countMembers()
+	b.countMembers(&history.Event{Host: op.Host})
 	for _, h := range b.talking(links) {
 		h.kubelet.reconnect()
 	}

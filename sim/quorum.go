@@ -1,10 +1,14 @@
 package sim
 
-import "github.com/fencelab/fencelab/scenarios"
+import (
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 // countMembers finds out whether the store behind the API server has a quorum: whether some member
 // that runs and is in reach of the API server reaches, with itself, a majority of those that run.
-func (b *Backend) countMembers() {
+// It is asked at each event that may have changed that.
+func (b *Backend) countMembers(by *history.Event) {
 	if len(b.members) == 0 {
 		return
 	}
@@ -22,13 +26,18 @@ func (b *Backend) countMembers() {
 	if quorum != b.api.inquorate {
 		return
 	}
+	e := history.Event{Kind: history.QuorumLost, Host: by.Host, Actor: by.Actor}
 	if !quorum {
 		for _, h := range b.hosts {
 			h.kubelet.rouse()
 		}
 	}
 	if b.api.inquorate = !quorum; quorum {
+		e.Kind = history.QuorumRegained
 		b.apiIsBack()
+	}
+	if b.waiting != nil && len(b.waiting) == 0 { // else they are only coming up
+		b.w.emit(e)
 	}
 }
 

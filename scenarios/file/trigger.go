@@ -109,6 +109,10 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 		if !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool { return s.Do != nil && s.Do.StopAgent != nil }) {
 			v.Bad(path+".event", "%s never happens: no step stops an agent in order; add stopAgent", kind)
 		}
+	case history.QuorumLost, history.QuorumRegained:
+		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h scenarios.Host) bool { return h.Role == scenarios.ControlPlane }) {
+			v.Bad(path+".event", "%s never happens: the API server's store stands on none of the hosts; give some the role %s", kind, scenarios.ControlPlane)
+		}
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
 		if !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
 			return s.Do != nil && (s.Do.Cut != nil && kind != history.LinkImpaired || s.Do.Impair != nil && kind != history.LinkCut)
@@ -189,7 +193,7 @@ func (v *validator) subject(path string, event history.Kind, t scenarios.Trigger
 // valueless are the events that have no value.
 var valueless = []history.Kind{
 	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired, history.WatchdogDisarmed,
-	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
+	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.QuorumLost, history.QuorumRegained, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
 	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.HostReleased, history.ControllerStarted, history.ControllerCrashed,
 }
 

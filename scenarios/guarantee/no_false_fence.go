@@ -11,7 +11,7 @@ import (
 
 var noFalseFence = invariant.Invariant{
 	ID:    "no-false-fence",
-	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine that leaves or whose Node is healthy or has time left to come; and no agent lets its host be reset because the control plane failed, or for a reset that brings nothing nearer.",
+	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine that leaves or whose Node is healthy or has time left to come, or one whose host has to stay on for the API server to keep its quorum; and no agent lets its host be reset because the control plane failed, or for a reset that brings nothing nearer.",
 	Seed:  "000, 002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &accusers{
@@ -23,6 +23,7 @@ var noFalseFence = invariant.Invariant{
 			grace:      p.Timings.Slack,
 			missing:    p.Timings.Missing,
 			witnesses:  invariant.NewWitnesses(p),
+			members:    p.Members,
 		}
 	},
 }
@@ -45,6 +46,8 @@ type accusers struct {
 	grace time.Duration
 	// missing is how long a Node that was deleted has to return.
 	missing time.Duration
+	// members are the hosts with a member of the API server's store.
+	members []string
 	// begun says that the topology is up.
 	begun bool
 }
@@ -235,6 +238,8 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 			c.off(h, ended)
 		}
 		h.asked, h.loose = history.Event{}, history.Event{}
+	case history.QuorumLost:
+		c.quorum(h, e)
 	case history.EvidenceLost:
 		c.Suspend(e, ", so that nobody saw whether it was powered off")
 	case history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady:
@@ -263,6 +268,43 @@ func (c *accusers) off(h *suspected, e *history.Event) {
 	if e.Kind == history.PowerOff {
 		h.asked, h.loose = history.Event{}, history.Event{}
 	}
+}
+
+// quorum judges the loss of the API server's quorum by the decision that it goes back to, unless
+// that is a user's: whether the Nodes of a majority were Ready then, without that of this host.
+func (c *accusers) quorum(h *suspected, e *history.Event) {
+	decided := &h.wish
+	if h.marked {
+		decided = &h.mark
+	}
+	if decided.Kind == "" {
+		decided = e
+	}
+	switch {
+	case e.Actor == "" || c.roles.Blameless(e):
+		return
+	case invariant.ByUser(decided):
+		c.Judged++
+		c.Allow(e, decided)
+		return
+	}
+	left, first := 0, *decided
+	for _, name := range c.members {
+		o := &c.hosts.Of(name).now
+		switch {
+		case name == e.Host:
+		case o.ready, o.since.Seq > decided.Seq, c.Unaware(decided, &o.since):
+			left++
+		case first.Seq == decided.Seq || o.since.Seq > first.Seq:
+			first = o.since
+		}
+	}
+	if 2*left > len(c.members) {
+		c.Excuse(e)
+		return
+	}
+	c.Judged++
+	c.Breach(&first, e, invariant.Clause(e)+" as "+e.Actor+" switched "+e.Host+" off, though "+invariant.Clause(&first))
 }
 
 func (c *accusers) annotated(h *suspected, e *history.Event) {

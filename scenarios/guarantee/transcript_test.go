@@ -73,6 +73,8 @@ func (tr *transcript) line(line string) (err error) {
 			tr.invariant, err = Lookup(value)
 		case "hosts":
 			tr.params.Hosts = strings.Fields(value)
+		case "members":
+			tr.params.Members = strings.Fields(value)
 		case "healthcheck":
 			var after, startup string
 			tr.params.HealthCheck = &invariant.HealthCheck{}

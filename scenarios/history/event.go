@@ -112,6 +112,11 @@ const (
 	// LinkImpaired is a link, named like one that is cut, becoming poor; Note says how.
 	// LinkRestored ends that, too.
 	LinkImpaired Kind = "link-impaired"
+	// QuorumLost and QuorumRegained bracket a time in which no majority of the members of the API
+	// server's store runs and reaches each other, so that it answers no request. Host is the last
+	// one that went, or came back, and Actor who did that, as in the event just before.
+	QuorumLost     Kind = "quorum-lost"
+	QuorumRegained Kind = "quorum-regained"
 	// EvidenceLost and EvidenceRegained bracket a time in which the observer
 	// of Host saw nothing. What happened meanwhile is unknown. Having regained
 	// it, the observer repeats what then stands: PowerOff, or BootStarted,
@@ -305,7 +310,7 @@ func (k Kind) Layer() Layer {
 	case PowerOn, PowerOff, BootStarted, BootComplete, BootEnded, WorkloadStarted, WorkloadStopped,
 		HostPaused, HostResumed, VolumeAttached, VolumeDetached, VolumeMounted, VolumeUnmounted,
 		VolumeWritten, VolumeFenced, VolumeUnfenced, WatchdogFired, WatchdogDisarmed, LinkCut,
-		LinkRestored, LinkImpaired, EvidenceLost, EvidenceRegained:
+		LinkRestored, LinkImpaired, QuorumLost, QuorumRegained, EvidenceLost, EvidenceRegained:
 		return World
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
 		StorageUnfenceAsked, NodeCreated, NodeDeleted,
@@ -472,6 +477,8 @@ var phrases = map[Kind]string{
 	VolumeWritten:        "{host} wrote to {object}",
 	VolumeFenced:         "the storage cut {host} off",
 	VolumeUnfenced:       "the storage let {host} in again",
+	QuorumLost:           "the API server lost its quorum",
+	QuorumRegained:       "the API server had its quorum again",
 	NodeOutOfService:     "the Node of {host} was tainted as out of service",
 	NodeInService:        "the Node of {host} was no longer out of service",
 	VolumesInUse:         "the Node of {host} said that it uses {value}",

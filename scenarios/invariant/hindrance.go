@@ -79,6 +79,7 @@ const (
 	isPaused  = "the host stands still"
 	isStalled = "the lab is late"
 	isUnseen  = "nobody observes the host"
+	noQuorum  = "the API server has no quorum"
 )
 
 // Observe notes the parties that an event holds up or frees. Call it before the checkers observe
@@ -124,6 +125,10 @@ func (h *Hindrances) Observe(e *history.Event) {
 		h.replace(e)
 	case history.APIFault:
 		h.add(Spell{Party: history.RequestsOf(e.Actor), begin: e.At, end: e.At, fails: true})
+	case history.QuorumLost:
+		h.begin(e, history.Everybody, noQuorum, false)
+	case history.QuorumRegained:
+		h.end(e, history.Everybody, noQuorum)
 	case history.HostPaused:
 		for _, party := range h.on(history.HostEnd(e.Host)) {
 			h.begin(e, party, isPaused, true)

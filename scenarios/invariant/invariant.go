@@ -69,6 +69,8 @@ type Params struct {
 	// Hosts are the hosts of the topology. No report about one of them is
 	// missing evidence.
 	Hosts []string
+	// Members are the hosts with a member of the API server's store.
+	Members []string
 	// Unwatched are the hosts without a watchdog.
 	Unwatched []string
 	// Residents are the processes of controllers that run on a host by the story, by its name.
@@ -154,6 +156,8 @@ type Timings struct {
 	// CoolDown is how long the health check marks no Machine after more Machines were unhealthy
 	// than it acts on.
 	CoolDown time.Duration
+	// Guarded says that a guard of the health check may keep it from a Machine.
+	Guarded bool
 	// Retry is the longest time after which a controller tries again what has failed; 0
 	// if the world doesn't know.
 	Retry time.Duration

@@ -34,6 +34,7 @@ type HarmKind struct {
 // most.
 var HarmKinds = []HarmKind{
 	{"a host was powered off", history.PowerOff, nil, "no-false-fence"},
+	{"the API server's quorum was ended", history.QuorumLost, nil, "no-false-fence"},
 	{"a host was powered on", history.PowerOn, nil, "online-respected"},
 	{"a Node was deleted", history.NodeDeleted, nil, "fenced-before-release"},
 	{"a Node was to be deleted", history.NodeDeleting, nil, "fenced-before-release"},

@@ -119,6 +119,7 @@ var HarmlessKinds = []Harmless{
 	{history.BootComplete, "the power edge or the reset before it is ruled on"},
 	{history.BootEnded, "ruled on when the next boot shows whether it was a reset"},
 	{history.WatchdogFired, "the reset that comes of it is ruled on"},
+	{history.QuorumRegained, "nothing is taken"},
 	{history.WatchdogDisarmed, "whoever then counts on the end of that boot is ruled on"},
 	{history.WorkloadStarted, "at-most-one looks at what runs, whoever has started it"},
 	{history.WorkloadStopped, "nothing is taken but what drained-before-interrupted waits for"},

@@ -156,6 +156,9 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 	p := invariant.Params{Timings: timings, Claims: claims(&plan.Spec), Patience: time.Duration(plan.Spec.Limits.Settle)}
 	for _, host := range plan.Spec.Topology.Hosts {
 		p.Hosts = append(p.Hosts, host.Name)
+		if host.Role == scenarios.ControlPlane {
+			p.Members = append(p.Members, host.Name)
+		}
 		if host.Watchdog == 0 {
 			p.Unwatched = append(p.Unwatched, host.Name)
 		}
