@@ -50,6 +50,8 @@ type State struct {
 	Allowed bool `json:"allowed"`
 	// Calm: it is long enough ago that more were unhealthy than that.
 	Calm bool `json:"calm"`
+	// Guarded: without its host, the guarded Pods may be too few.
+	Guarded bool `json:"guarded"`
 	// Recorded is the verdict on record.
 	Recorded Verdict `json:"recorded"`
 }
@@ -86,7 +88,7 @@ func Decide(s State) Action {
 		// Its remediation is over, or its Node has just vanished: from now on
 		// it has the start-up time.
 		return RecordWaiting
-	case s.Expired && s.Allowed && s.Calm:
+	case s.Expired && s.Allowed && s.Calm && !s.Guarded:
 		return Mark
 	}
 	return Nothing

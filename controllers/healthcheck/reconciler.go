@@ -47,6 +47,9 @@ type Settings struct {
 	// one, and the last of them have been sick for long when they are few enough. A
 	// process that starts doesn't know how many were before, and waits as long.
 	CoolDown metav1.Duration `json:"coolDown,omitzero"`
+	// Guard is a PodDisruptionBudget in the check's namespace, such as that of etcd's members. No
+	// Machine is marked without whose host fewer of its Pods may be healthy than it wants.
+	Guard string `json:"guard,omitempty"`
 }
 
 // DefaultSettings returns the options of the health check that seed 002 assumes.
@@ -204,11 +207,20 @@ func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.Mac
 	if err != nil {
 		return outlook{}, err
 	}
+	guard := noGuard
+	if live && r.Settings.Guard != "" {
+		if guard, err = r.guard(ctx, check.Namespace, targets); err != nil {
+			return outlook{}, err
+		}
+	}
 	seen := outlook{action: Nothing}
 	calm := r.untilCalm(check.UID, unhealthy > most)
 	for _, t := range targets {
 		t.state.Calm = calm <= 0
 		t.state.Allowed = least <= unhealthy && unhealthy <= most
+		if t.state.Guarded = guard(t.machine.Status.NodeRef.Name); t.state.Guarded && t.state.Expired && (seen.after == 0 || lookAgain < seen.after) {
+			seen.after = lookAgain
+		}
 		if t.state.Remediating {
 			seen.remediating = append(seen.remediating, t)
 		}

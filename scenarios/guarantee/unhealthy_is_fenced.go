@@ -21,7 +21,7 @@ var unhealthyIsFenced = invariant.Invariant{
 			hosts:    invariant.NewRoster[patient](p.Hosts),
 			Promise:  invariant.NewPromise(p, invariant.Ruling{ID: "unhealthy-is-fenced", Skew: p.Timings.Skew}),
 			grace:    p.Timings.Slack,
-			coolDown: p.Timings.CoolDown,
+			coolDown: p.Timings.CoolDown, guarded: p.Timings.Guarded,
 		}
 		return c
 	},
@@ -42,6 +42,8 @@ type rescues struct {
 	// crowded is when too many Machines may have been unhealthy last, and coolDown how
 	// long the health check marks nobody after that, or after its own start.
 	crowded, coolDown time.Duration
+	// guarded says that a guard may keep the health check from a Machine: no event has its Pods.
+	guarded bool
 	// anew is when a process of the health check started or died last: whoever goes on counts from
 	// its own sight, since what others have written is by their clocks.
 	anew time.Duration
@@ -318,6 +320,10 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || !c.due(h.Name, e) {
 		return
 	}
+	if c.guarded {
+		c.SetAside(e, byGuard)
+		return
+	}
 	c.Judged++
 	c.Breach(&sick, e, "the Node of "+h.Name+" has not been Ready since "+invariant.Seconds(sick.At)+", and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
 }
@@ -344,9 +350,16 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 	if !c.due(h.Name, e) {
 		return
 	}
+	if c.guarded {
+		c.SetAside(e, byGuard)
+		return
+	}
 	c.Judged++
 	c.Breach(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return, and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
 }
+
+// byGuard is why it is not known whether a Machine had to be marked.
+const byGuard = "a guard of the health check may have kept it from a Machine, and the history has no events of its Pods"
 
 // patience is how long a Node that is not Ready may go without a mark.
 func (c *rescues) patience() time.Duration {

@@ -69,7 +69,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 			timings.Return = s.NodeTimeout.Duration
 		}
 		if s, ok := c.Settings.(*healthcheck.Settings); ok {
-			timings.CoolDown = s.CoolDown.Duration
+			timings.CoolDown, timings.Guarded = s.CoolDown.Duration, s.Guard != ""
 			if check := spec.HealthCheck; check != nil && !s.MissingNodeUnhealthyAtOnce {
 				timings.Missing = time.Duration(check.NodeStartupTimeout)
 			}
