@@ -104,10 +104,10 @@ func (h *Hindrances) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // every effect of the start is over
 		h.spells = h.spells[:0]
-	case history.Healed: // which mends no boot, and switches no host on: what was done to one ends with it
+	case history.Healed: // which mends no boot, and switches no host on: either ends a spell of its own
 		h.withdrawn = e.At
 		h.free(e.At, func(s *Spell) bool {
-			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf("")) && !(s.Name == IsDown && h.resides(s.Party))
+			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf("")) && s.Name != noQuorum && !(s.Name == IsDown && h.resides(s.Party))
 		})
 	case history.LabStalled:
 		h.begin(e, theLab, isStalled, true)
