@@ -136,6 +136,7 @@ func retold(t *testing.T, s *sim.Simulator, plan *scenarios.Plan) (names []strin
 var races = map[string]string{
 	"survivors-crash-before-every-write": "how far agents come that die at each write depends on how soon they start again",
 	"beside-the-mrc":                     "two fencers race, and one of them looks at intervals that are slower",
+	"guard-keeps-the-quorum":             "the health check asks its guard again every 30 s, however slow the rest is",
 }
 
 // TestRetoldRight: fencelab's own controllers do the same in retellings, in a
