@@ -440,10 +440,9 @@ func (c *campaigner) show(ctx context.Context, f *shard.Finding) error {
 		return exit.Coded(exit.Internal, err)
 	}
 	t := jobs.Shrinking(f)
-	if !c.asFound { // what divides them is looked for in schedules that have no more than they need
+	if !c.asFound {
 		s.Replay(pool, again) // which the search remembers
-		s.Shrink(pool, &t)
-		err = s.Divide(pool, &t)
+		err = s.Explain(pool, &t)
 	}
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return exit.Coded(exit.Internal, err)

@@ -48,7 +48,7 @@ func (r *Reconciler) guard(ctx context.Context, namespace string, targets []targ
 		for i := range pods.Items {
 			on := pods.Items[i].Spec.NodeName
 			leaves := slices.ContainsFunc(targets, func(t target) bool { return t.state.Remediating && t.machine.Status.NodeRef.Name == on })
-			if on != without && !leaves && podReady(&pods.Items[i]) && slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == on && nodeReady(&n) }) {
+			if on != without && !leaves && podReady(&pods.Items[i]) && slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == on && api.Ready(&n) }) {
 				left++
 			}
 		}
@@ -59,11 +59,5 @@ func (r *Reconciler) guard(ctx context.Context, namespace string, targets []targ
 func podReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }

@@ -61,6 +61,13 @@ type cameOut struct {
 	of Failure
 }
 
+// Explain shrinks the failures of a search and then divides them: what divides them is looked for
+// in schedules that have no more than they need.
+func (s *Search) Explain(workers Workers, t *Tally) error {
+	s.Shrink(workers, t)
+	return s.Divide(workers, t)
+}
+
 // Divide looks for what divides the failures of a search from the schedules that held, and notes it
 // in the tally. That is a fact that was intervened in: the deviations without which a schedule
 // holds, as far as others of their kind lead to the same.

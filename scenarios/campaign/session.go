@@ -225,9 +225,8 @@ func (s *Session) Search(search *Search, pool Pool) (Tally, error) {
 	at, done := s.To.Progress(search.Story.Plan.Metadata.Name, search.Total)
 	tally := search.Run(pool, at)
 	var err error
-	if !s.AsFound { // what divides them is looked for in schedules that have no more than they need
-		search.Shrink(pool, &tally)
-		err = search.Divide(pool, &tally)
+	if !s.AsFound {
+		err = search.Explain(pool, &tally)
 	}
 	err = errors.Join(err, pool.Close())
 	done()

@@ -320,12 +320,7 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || !c.due(h.Name, e) {
 		return
 	}
-	if c.guarded {
-		c.SetAside(e, byGuard)
-		return
-	}
-	c.Judged++
-	c.Breach(&sick, e, "the Node of "+h.Name+" has not been Ready since "+invariant.Seconds(sick.At)+", and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
+	c.unmarked(&sick, e, "the Node of "+h.Name+" has not been Ready since "+invariant.Seconds(sick.At), lost)
 }
 
 // missed judges a Node that has not returned in its time when e comes.
@@ -350,16 +345,19 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 	if !c.due(h.Name, e) {
 		return
 	}
+	c.unmarked(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return", lost)
+}
+
+// unmarked judges that a Machine is still not marked at e, which had to be since another event; of
+// the time between the two, some was lost.
+func (c *rescues) unmarked(since, e *history.Event, why string, lost time.Duration) {
 	if c.guarded {
-		c.SetAside(e, byGuard)
+		c.SetAside(e, "a guard of the health check may have kept it from a Machine, and the history has no events of its Pods")
 		return
 	}
 	c.Judged++
-	c.Breach(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return, and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
+	c.Breach(since, e, why+", and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
 }
-
-// byGuard is why it is not known whether a Machine had to be marked.
-const byGuard = "a guard of the health check may have kept it from a Machine, and the history has no events of its Pods"
 
 // patience is how long a Node that is not Ready may go without a mark.
 func (c *rescues) patience() time.Duration {

@@ -141,8 +141,7 @@ func TestOrdersFind(t *testing.T) {
 	}
 	alone := NewAlone(simulator, s.Story)
 	tally := s.Run(alone, nil)
-	s.Shrink(alone, &tally)
-	if err := s.Divide(alone, &tally); err != nil {
+	if err := s.Explain(alone, &tally); err != nil {
 		t.Fatal(err)
 	}
 	// The new boot registers its Node right after remediation has deleted the one before.
