@@ -178,7 +178,7 @@ type Backend struct {
 	// members are the hosts with a member of the API server's store.
 	members   []*host
 	bmcs      map[string]*fakebmc.BMC
-	addresses addresses
+	addresses *addresses
 	faces     map[string]*redfish.Face
 	deeds     map[string]string
 	processes []*process
@@ -221,7 +221,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	b.store = prepared.store.Fork(wallClock{w: w}.Now, b.committed)
-	b.bmcs, b.faces, b.addresses = make(map[string]*fakebmc.BMC), make(map[string]*redfish.Face), make(addresses)
+	b.bmcs, b.faces, b.addresses = make(map[string]*fakebmc.BMC), make(map[string]*redfish.Face), &addresses{make(map[string]string), make(map[string]string)}
 	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec
@@ -372,7 +372,7 @@ func (b *Backend) addBMCs() {
 			}
 			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Key: key, Value: string(t)})
 		})
-		b.addresses[h.name] = h.name
+		b.addresses.hosts[h.name] = h.name
 		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc", place: steps.PlaceBMC + h.name}, h.name}, peers, requested, received)
 	}
 }

@@ -26,7 +26,7 @@ type uplink struct {
 	store     *kube.Store
 	api       *apiServer
 	bmcs      map[string]*fakebmc.BMC
-	addresses addresses
+	addresses *addresses
 	// faces has the Redfish services of the BMCs that a client has asked over HTTP.
 	faces map[string]*redfish.Face
 	// storage has the volume; nil without one.
@@ -177,7 +177,7 @@ func (p *process) serve(f *flight, c *call) {
 				return
 			}
 			f.received(c)
-			c.givenUp, c.overdue, arrival.overdue = true, true, true
+			c.givenUp, c.overdue, arrival.makeOdd().overdue = true, true, true
 			p.answer(f, c, c.impatient())
 		})
 	}
@@ -276,7 +276,7 @@ func (p *process) executeLate(c *call, by time.Duration) {
 		c.overdue = true
 		p.executeOverdue(c, "executed "+by.String()+" late")
 	})
-	late.overdue = true
+	late.makeOdd().overdue = true
 }
 
 // executeOverdue executes a request that nobody waits for any more.

@@ -328,11 +328,11 @@ func (h healer) HealHost(name string) error {
 // HealBMC mends a BMC, and has one that has moved answer where its BareMetalHost says.
 func (h healer) HealBMC(host string, but []string) {
 	h.bmcs[host].Heal(but...)
-	if h.addresses[host] == host {
+	if h.addresses.hosts[host] == host {
 		return
 	}
 	if obj, err := h.store.Get(h.sim.kinds.host, client.ObjectKey{Namespace: objects.Namespace, Name: host}); err == nil {
-		h.addresses.place(host, addressee(obj.(*api.BareMetalHost)))
+		h.addresses.place(host, h.addresses.of(obj.(*api.BareMetalHost)))
 	}
 }
 

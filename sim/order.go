@@ -85,7 +85,7 @@ func (w *world) park(s *step, of *wait) {
 		w.fail(err)
 		return
 	}
-	s.wait, of.due = of, s.at
+	s.makeOdd().wait, of.due = of, s.at
 	if of.other.taken {
 		w.unpark(s, true)
 		return
@@ -108,7 +108,7 @@ func (w *world) release(taken *step) {
 	}
 	other.taken = true
 	for _, s := range other.waiting {
-		if s.index < 0 || s.wait == nil {
+		if s.index < 0 || s.oddity().wait == nil {
 			continue // it was cancelled, or has come without
 		}
 		w.queue.remove(s.index)
@@ -128,7 +128,7 @@ func (w *world) followUp(first *step) {
 		again = false
 		for _, s := range w.queue.steps {
 			at := max(s.due, first.at)
-			if s.name.Actor == first.name.Actor && s.name.Class == steps.ClassDeliver && !s.deviates && s.at > at {
+			if s.name.Actor == first.name.Actor && s.name.Class == steps.ClassDeliver && !s.oddity().deviates && s.at > at {
 				w.queue.remove(s.index)
 				s.at = at
 				w.queue.push(s)
@@ -142,11 +142,11 @@ func (w *world) followUp(first *step) {
 // unpark ends the wait of a step, if it has one: because the other one has been taken, or else in
 // vain.
 func (w *world) unpark(s *step, landed bool) {
-	of := s.wait
+	of := s.oddity().wait
 	if of == nil {
 		return
 	}
-	s.wait = nil
+	s.odd.wait = nil
 	d, after := of.deviation, max(0, w.now-of.due)
 	e := history.Event{
 		Kind: history.Deviated, Actor: s.name.Actor, Value: d.String(), Hinders: d.Came(of.party, after, of.sent), Frees: []string{history.WaitOf(d.Step)},

@@ -54,29 +54,38 @@ func (pw power) Off(_ context.Context, host *api.BareMetalHost) error {
 
 // bmc is the one that answers at the address in a BareMetalHost, whosever it is.
 func (pw power) bmc(host *api.BareMetalHost) (*fakebmc.BMC, error) {
-	at := addressee(host)
-	if bmc := pw.p.uplink.bmcs[pw.p.uplink.addresses[at]]; bmc != nil {
+	at := pw.p.uplink.addresses.of(host)
+	if bmc := pw.p.uplink.bmcs[pw.p.uplink.addresses.hosts[at]]; bmc != nil {
 		return bmc, nil
 	}
 	return nil, errors.New("reach the BMC of " + host.Name + ": nobody answers at " + strconv.Quote(at))
 }
 
-// addresses are the hosts whose BMCs answer, by the host names of the addresses.
-type addresses map[string]string
-
-// place has the BMC of a host answer at one address, and nowhere else.
-func (a addresses) place(host, at string) {
-	maps.DeleteFunc(a, func(_, other string) bool { return other == host })
-	a[at] = host
+// addresses are where BMCs answer.
+type addresses struct {
+	// hosts are the hosts whose BMCs answer, by the host names of the addresses.
+	hosts map[string]string
+	// names are the host names of addresses that were looked up: these are parsed once.
+	names map[string]string
 }
 
-// addressee is the host name in the address of a host's BMC.
-func addressee(host *api.BareMetalHost) string {
-	u, err := url.Parse(host.Spec.BMC.Address)
-	if err != nil {
-		return ""
+// place has the BMC of a host answer at one address, and nowhere else.
+func (a *addresses) place(host, at string) {
+	maps.DeleteFunc(a.hosts, func(_, other string) bool { return other == host })
+	a.hosts[at] = host
+}
+
+// of is the host name in the address of a host's BMC, "" in one that is none.
+func (a *addresses) of(host *api.BareMetalHost) string {
+	address := host.Spec.BMC.Address
+	name, known := a.names[address]
+	if !known {
+		if u, err := url.Parse(address); err == nil {
+			name = u.Hostname()
+		}
+		a.names[address] = name
 	}
-	return u.Hostname()
+	return name
 }
 
 func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error {

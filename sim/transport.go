@@ -38,7 +38,7 @@ func (u *uplink) face(host string) *redfish.Face {
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, at := t.p, r.URL.Hostname()
-	host := p.uplink.addresses[at]
+	host := p.uplink.addresses.hosts[at]
 	var body []byte
 	if r.Body != nil {
 		data, err := io.ReadAll(r.Body)

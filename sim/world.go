@@ -131,27 +131,52 @@ func (a *actor) party(class steps.Class) string {
 	}
 }
 
-// step is a scheduled action.
+// step is a scheduled action. A schedule has thousands, so that they are kept small.
 type step struct {
 	at time.Duration
 	// due is when the step would be taken if nothing had been delayed.
-	due time.Duration
-	// overdue says that the step is a request whose client has given up.
-	overdue bool
-	// deviates says that the plan changed the step; wait is nil unless it waits for another one.
-	deviates bool
-	wait     *wait
-	name     steps.Name
-	order    uint64
-	// trouble goes wrong with the step under the plan.
-	trouble trouble
-	run     func(trouble)
+	due   time.Duration
+	order uint64
+	name  steps.Name
+	run   func(trouble)
 	// of is the process that takes the step, in its incarnation life and only while it is not
 	// paused; nil for steps of anything else.
 	of   *process
 	life int
 	// index is the step's place in the queue, or -1 once it is taken or cancelled.
 	index int
+	// odd has what most steps have not; it is nil for them.
+	odd *oddity
+}
+
+// oddity has what a plan, or an impatient client, has done to a step.
+type oddity struct {
+	// overdue says that the step is a request whose client has given up.
+	overdue bool
+	// deviates says that the plan changed the step; wait is nil unless it waits for another one.
+	deviates bool
+	wait     *wait
+	// trouble goes wrong with the step under the plan.
+	trouble trouble
+}
+
+// ordinary is the oddity of a step that has none.
+var ordinary oddity
+
+// oddity returns what is odd about the step, to be read.
+func (s *step) oddity() *oddity {
+	if s.odd == nil {
+		return &ordinary
+	}
+	return s.odd
+}
+
+// makeOdd returns what is odd about the step, to be changed.
+func (s *step) makeOdd() *oddity {
+	if s.odd == nil {
+		s.odd = &oddity{}
+	}
+	return s.odd
 }
 
 // lapsed reports whether the step's process is gone, so that nothing comes of it.
@@ -160,22 +185,35 @@ func (s *step) lapsed() bool { return s.of != nil && s.life != s.of.life }
 // take runs the step, or leaves it to the process until that is no longer paused.
 func (s *step) take() {
 	if s.of == nil || s.of.runs(s.life) {
-		s.run(s.trouble)
+		s.run(s.oddity().trouble)
 		return
 	}
-	s.of.unlessPaused(s.life, func() { s.run(s.trouble) })
+	s.of.unlessPaused(s.life, func() { s.run(s.oddity().trouble) })
 }
 
 // schedule schedules a step of an actor after a delay, unless the plan or the strategy changes it.
 func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.Duration, run func(trouble)) *step {
-	at := w.now + delay
-	name := steps.Name{Actor: a.name, Class: class, N: a.next(class)}
+	s := w.queue.new()
+	s.at, s.due, s.run = w.now+delay, w.now+delay, run
+	s.name = steps.Name{Actor: a.name, Class: class, N: a.next(class)}
+	if w.story && (len(w.deviations) > 0 || w.count != nil || w.watch != nil) || w.trace != nil && len(w.awaited) > 0 {
+		w.disturb(s, a, d, delay)
+	}
+	w.order++
+	s.order = w.order
+	w.queue.push(s)
+	return s
+}
+
+// disturb changes a step that is being scheduled as the plan or the strategy wants it.
+func (w *world) disturb(s *step, a *actor, d steps.Deed, delay time.Duration) {
+	class := s.name.Class
 	var deviation scenarios.Deviation
 	deviates := false
-	if len(w.deviations) > 0 && w.story {
-		deviation, deviates = w.deviations[name]
+	if w.story {
+		deviation, deviates = w.deviations[s.name]
 	}
-	step := steps.Step{Actor: a.name, Class: class, N: name.N, At: at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Assumed: w.assumed}
+	step := steps.Step{Actor: a.name, Class: class, N: s.name.N, At: s.at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Assumed: w.assumed}
 	if w.count != nil && w.story {
 		deviation, deviates = w.named(step, deviation, deviates)
 	}
@@ -184,51 +222,39 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 			deviation, deviates = chosen, true
 		}
 	}
-	s := w.queue.new()
-	s.at, s.due, s.run, s.name = at, at, run, name
-	told := func() (actor, does string) {
-		return steps.Told(step)
-	}
 	if w.trace != nil && len(w.awaited) > 0 {
 		if other := w.awaited[s.name]; other != nil {
-			other.words = scenarios.Possessive(told())
+			other.words = scenarios.Possessive(steps.Told(step))
 		}
 	}
-	if deviates && deviation.Fault != "" && !step.Can(deviation.Fault) {
-		// such a step can't have this fault
-		deviates = false
+	if !deviates || deviation.Fault != "" && !step.Can(deviation.Fault) {
+		return // such a step can't have this fault
 	}
-	s.deviates = deviates
-	if deviates && deviation.After != "" {
-		s.trouble.fault = deviation.Fault
+	s.odd = &oddity{deviates: true, trouble: trouble{fault: deviation.Fault}}
+	if deviation.After != "" {
 		wait := &wait{deviation: deviation, party: a.party(class), sent: class.Sends()}
 		if w.trace != nil {
-			wait.actor, wait.does = told()
+			wait.actor, wait.does = steps.Told(step)
 		}
 		w.park(s, wait)
-	} else if deviates {
-		s.trouble.fault = deviation.Fault
-		late, lasts := "", ""
-		if deviation.Fault.HasExtent() {
-			s.trouble.by = time.Duration(deviation.Delay)
-			lasts = s.trouble.by.String()
-		} else if deviation.Delay > 0 {
-			s.at += time.Duration(deviation.Delay)
-			late = time.Duration(deviation.Delay).String()
-		}
-		w.emit(history.Event{
-			Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts,
-			Hinders: deviation.Hinders(a.party(class), delay, class.Sends()),
-		})
-		if w.trace != nil {
-			actor, does := told()
-			w.trace.Deviated(s.at, deviation.String(), actor, does, "")
-		}
+		return
 	}
-	w.order++
-	s.order = w.order
-	w.queue.push(s)
-	return s
+	late, lasts := "", ""
+	if deviation.Fault.HasExtent() {
+		s.odd.trouble.by = time.Duration(deviation.Delay)
+		lasts = s.odd.trouble.by.String()
+	} else if deviation.Delay > 0 {
+		s.at += time.Duration(deviation.Delay)
+		late = time.Duration(deviation.Delay).String()
+	}
+	w.emit(history.Event{
+		Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts,
+		Hinders: deviation.Hinders(a.party(class), delay, class.Sends()),
+	})
+	if w.trace != nil {
+		actor, does := steps.Told(step)
+		w.trace.Deviated(s.at, deviation.String(), actor, does, "")
+	}
 }
 
 // catchUp takes the schedule's deviations from all steps that are still to come. A delayed step
@@ -239,12 +265,15 @@ func (w *world) catchUp() {
 	waiting := w.queue.steps
 	w.queue.steps = nil
 	for _, s := range waiting {
-		if s.overdue {
+		if s.oddity().overdue {
 			s.index = -1
 			continue
 		}
 		w.unpark(s, false)
-		s.at, s.trouble = min(s.at, max(s.due, w.now)), trouble{}
+		s.at = min(s.at, max(s.due, w.now))
+		if s.odd != nil {
+			s.odd.trouble = trouble{}
+		}
 		w.queue.push(s)
 	}
 }

@@ -12,26 +12,31 @@ import (
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// Every returns all invariants in the order of reports: safety first.
-func Every() []invariant.Invariant {
+// Every returns all invariants in the order of reports: safety first. The slice is shared.
+func Every() []invariant.Invariant { return every() }
+
+var every = sync.OnceValue(func() []invariant.Invariant {
 	return []invariant.Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, oneWriter, releasedOnlyWhenOver, holdRespected, ownAnnotationsOnly, contentPreserved,
 		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
 		oneCyclePerRequest, OneFencingPerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, releasedInTime, annotationsCleared, nothingIsLeft,
 	}
-}
+})
 
-// All returns those that are about every story, and not about requests of a system's own.
-func All() []invariant.Invariant {
-	return slices.DeleteFunc(Every(), func(inv invariant.Invariant) bool { return inv.ID == OneFencingPerRequest.ID })
-}
+// All returns those that are about every story, and not about requests of a system's own. The slice
+// is shared.
+func All() []invariant.Invariant { return all() }
+
+var all = sync.OnceValue(func() []invariant.Invariant {
+	return slices.Clip(slices.DeleteFunc(slices.Clone(Every()), func(inv invariant.Invariant) bool { return inv.ID == OneFencingPerRequest.ID }))
+})
 
 // Always are the invariants that are judged whatever a scenario names.
 func Always() []invariant.Invariant { return always() }
 
 var always = sync.OnceValue(func() []invariant.Invariant {
-	return slices.DeleteFunc(All(), func(inv invariant.Invariant) bool { return inv.Never == "" })
+	return slices.DeleteFunc(slices.Clone(All()), func(inv invariant.Invariant) bool { return inv.Never == "" })
 })
 
 // IsAlways reports whether the invariant with this ID is one of those.

@@ -175,6 +175,9 @@ func (l *ledger) observe(e *history.Event, checkers []Checker, ids []string) {
 func (l *ledger) add(e *history.Event, what, judge string, checkers []Checker, ids []string) {
 	harm := Harm{Event: *e, What: what, Judge: judge, NoPart: !l.roles.Tested(e.Actor)}
 	for i, c := range checkers {
+		if c == nil {
+			continue // it sleeps
+		}
 		because, ok := c.RuledOn(e)
 		if !ok {
 			continue

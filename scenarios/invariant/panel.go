@@ -11,8 +11,11 @@ import (
 // afterwards.
 type Panel struct {
 	// checkers are the checkers of the judged invariants, then those of all others, which only
-	// rule on harms; ids are their names.
+	// rule on harms; ids are their names. One that sleeps is nil, and made by its invariant's New
+	// when it wakes.
 	checkers []Checker
+	makes    []func(Params) Checker
+	params   Params
 	ids      []string
 	judged   int
 	ledger   ledger
@@ -20,10 +23,9 @@ type Panel struct {
 	// literal says which checkers see the events as they are.
 	literal []bool
 	// wakes are the checkers that sleep, by the kinds of events that wake them: see
-	// [Invariant.Wakes]. Asleep says which still do, and past has what they will be shown.
-	wakes  map[history.Kind][]int
-	asleep []bool
-	past   []*history.Event
+	// [Invariant.Wakes]. Past has what they will be shown.
+	wakes map[history.Kind][]int
+	past  []*history.Event
 	*Hindrances
 	// broke says which checkers have found a violation in what they observed.
 	broke []bool
@@ -37,14 +39,18 @@ type Panel struct {
 // of all only rule on harms.
 func NewPanel(judged, all []Invariant, params Params) *Panel {
 	params.Hindrances = NewHindrances(params)
-	p := &Panel{judged: len(judged), broke: make([]bool, len(judged)), ledger: newLedger(params), Hindrances: params.Hindrances}
+	p := &Panel{judged: len(judged), params: params, broke: make([]bool, len(judged)), ledger: newLedger(params), Hindrances: params.Hindrances}
 	p.wakes = make(map[history.Kind][]int)
 	add := func(inv Invariant) {
 		for _, kind := range inv.Wakes {
 			p.wakes[kind] = append(p.wakes[kind], len(p.checkers))
 		}
-		p.checkers, p.ids, p.literal = append(p.checkers, inv.New(params)), append(p.ids, inv.ID), append(p.literal, inv.Literal)
-		p.asleep = append(p.asleep, inv.Wakes != nil)
+		var c Checker
+		if inv.Wakes == nil {
+			c = inv.New(params)
+		}
+		p.checkers, p.makes = append(p.checkers, c), append(p.makes, inv.New)
+		p.ids, p.literal = append(p.ids, inv.ID), append(p.literal, inv.Literal)
 	}
 	for _, inv := range judged {
 		add(inv)
@@ -83,7 +89,7 @@ func (p *Panel) Observe(e *history.Event) *Violation {
 	p.past = append(p.past, e)
 	var violation *Violation
 	for i, c := range p.checkers {
-		if p.asleep[i] {
+		if c == nil {
 			continue
 		}
 		seen := e
@@ -109,10 +115,10 @@ func (p *Panel) Observe(e *history.Event) *Violation {
 
 // wake shows a checker that sleeps what has happened so far.
 func (p *Panel) wake(i int) {
-	if !p.asleep[i] {
+	if p.checkers[i] != nil {
 		return
 	}
-	p.asleep[i] = false
+	p.checkers[i] = p.makes[i](p.params)
 	for _, e := range p.past {
 		p.checkers[i].Observe(e)
 	}
@@ -121,7 +127,7 @@ func (p *Panel) wake(i int) {
 // Settled reports whether no liveness claim waits for anything.
 func (p *Panel) Settled() bool {
 	for _, c := range p.checkers[:p.judged] {
-		if c.Pending() != "" {
+		if c != nil && c.Pending() != "" {
 			return false
 		}
 	}
@@ -132,6 +138,9 @@ func (p *Panel) Settled() bool {
 func (p *Panel) Pending() []string {
 	var sentences []string
 	for _, c := range p.checkers[:p.judged] {
+		if c == nil {
+			continue
+		}
 		if s := c.Pending(); s != "" {
 			sentences = append(sentences, s)
 		}
@@ -149,6 +158,9 @@ func (p *Panel) EndedBy(v *Violation) { p.endedBy = v }
 func (p *Panel) Results(complete bool) []Result {
 	results := make([]Result, p.judged)
 	for i, c := range p.checkers[:p.judged] {
+		if c == nil {
+			c = p.makes[i](p.params)
+		}
 		r := c.Finish(complete && p.flaw == "")
 		switch {
 		case r.Verdict == Violated && p.endedBy != nil && !p.broke[i]:

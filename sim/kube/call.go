@@ -50,18 +50,24 @@ type Call struct {
 
 	store *Store
 	by    author
-	list  client.ListOptions
-	sent  *record // the Object of a Create or Update
+	// listing belongs to a List; nil for any other verb.
+	listing *listing
+	sent    *record // the Object of a Create or Update
 	// eviction is the body of an eviction, and binding that of a binding.
 	eviction *policyv1.Eviction
 	binding  *corev1.Binding
 	result   *record
-	page     page
 	done     bool
 	// shown is how many changes of the kind a read was executed after.
 	shown int
 	// share hands the result out without a copy.
 	share bool
+}
+
+// listing holds the options of a List and the page that answers it.
+type listing struct {
+	options client.ListOptions
+	page    page
 }
 
 func (c *Call) String() string {
@@ -119,7 +125,7 @@ func (c *Call) Execute() error {
 	case Get:
 		c.result, err = c.store.get(c.Kind, c.Key)
 	case List:
-		c.page, err = c.store.list(c.Kind, &c.list)
+		c.listing.page, err = c.store.list(c.Kind, &c.listing.options)
 	case Create:
 		switch {
 		case c.eviction != nil:

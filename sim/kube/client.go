@@ -319,11 +319,11 @@ func (c *Client) DeleteAllOf(ctx context.Context, obj client.Object, opts ...cli
 	if !k.Namespaced {
 		o.Namespace = ""
 	}
-	list := &Call{Verb: List, Kind: k, Key: key, list: o.ListOptions}
+	list := &Call{Verb: List, Kind: k, Key: key, listing: &listing{options: o.ListOptions}}
 	if err := c.call(ctx, list); err != nil {
 		return err
 	}
-	for _, r := range list.page.found {
+	for _, r := range list.listing.page.found {
 		call := &Call{Verb: Delete, Kind: k, Key: r.key, DeleteOptions: o.AsDeleteOptions().DeepCopy()}
 		if err := c.call(ctx, call); err != nil && !apierrors.IsNotFound(err) {
 			return err

@@ -96,7 +96,7 @@ func (r Reader) List(ctx context.Context, list client.ObjectList, opts ...client
 	if o.Raw != nil {
 		return r.store.refuse("list", k, key, "raw list options")
 	}
-	c := &Call{Verb: List, Kind: k, Key: key, list: o}
+	c := &Call{Verb: List, Kind: k, Key: key, listing: &listing{options: o}}
 	if err := r.call(ctx, c); err != nil {
 		return err
 	}
@@ -105,13 +105,13 @@ func (r Reader) List(ctx context.Context, list client.ObjectList, opts ...client
 	}
 	if k.form == typed {
 		// protobuf, which built-in kinds travel in, has no kind in the items of a list
-		k.copyList(list, c.page.found, k.Custom, shares(o.UnsafeDisableDeepCopy))
-	} else if err := k.showList(list, c.page.found, false); err != nil {
+		k.copyList(list, c.listing.page.found, k.Custom, shares(o.UnsafeDisableDeepCopy))
+	} else if err := k.showList(list, c.listing.page.found, false); err != nil {
 		return err
 	}
-	list.SetContinue(c.page.next)
-	list.SetRemainingItemCount(c.page.remaining)
-	list.SetResourceVersion(formatRevision(c.page.revision))
+	list.SetContinue(c.listing.page.next)
+	list.SetRemainingItemCount(c.listing.page.remaining)
+	list.SetResourceVersion(formatRevision(c.listing.page.revision))
 	return nil
 }
 
