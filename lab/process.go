@@ -364,7 +364,7 @@ func (b *Backend) startSecond(controller string) error {
 		if p.name != controller {
 			continue
 		}
-		second := &proc{b: b, name: scenarios.Process(controller, 2), controller: p.controller, programs: p.programs, program: p.program, second: true}
+		second := &proc{b: b, name: history.Process(controller, 2), controller: p.controller, programs: p.programs, program: p.program, second: true}
 		b.procs.processes = slices.DeleteFunc(b.procs.processes, func(p *proc) bool { return p.name == second.name })
 		b.procs.processes = append(b.procs.processes, second)
 		return second.start()
@@ -374,7 +374,7 @@ func (b *Backend) startSecond(controller string) error {
 
 func (b *Backend) stopSecond(controller string) error {
 	for _, p := range b.procs.processes {
-		if p.name == scenarios.Process(controller, 2) {
+		if p.name == history.Process(controller, 2) {
 			p.end()
 			return nil
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/fencelab/fencelab/lab/record"
 	"github.com/fencelab/fencelab/lab/runner"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
@@ -65,7 +66,7 @@ func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (st
 		lease = r.Name
 	}
 	for n := 1; n <= replicas; n++ {
-		p := &proc{b: w.b, name: scenarios.Process(r.Name, n), controller: controllers.Selection{Registration: r}, lease: lease}
+		p := &proc{b: w.b, name: history.Process(r.Name, n), controller: controllers.Selection{Registration: r}, lease: lease}
 		w.mu.Lock()
 		w.b.procs.processes = append(w.b.procs.processes, p)
 		w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/lab/runner"
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
@@ -32,7 +32,7 @@ func (b *Backend) replicate(first *proc) error {
 	}
 	var others []*proc
 	for n := 2; n <= replicas; n++ {
-		others = append(others, &proc{b: b, name: scenarios.Process(first.name, n), controller: first.controller, lease: first.lease})
+		others = append(others, &proc{b: b, name: history.Process(first.name, n), controller: first.controller, lease: first.lease})
 	}
 	b.procs.processes = append(b.procs.processes, others...)
 	b.tasks.Go(func() {

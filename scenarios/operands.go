@@ -276,23 +276,6 @@ func (c *ControllerOp) hinders(*invariant.Timings) *history.Hindrance {
 
 func (c *ControllerOp) process() string { return c.Controller }
 
-// Process returns the name of a controller's n-th process, counted from 1.
-func Process(controller string, n int) string {
-	if n == 1 {
-		return controller
-	}
-	return fmt.Sprintf("%s-%d", controller, n)
-}
-
-// Base is the controller of which one by this name is the second, or a later one: remediation for
-// remediation-2.
-func Base(name string) string {
-	if n := len(name) - 2; n > 0 && name[n] == '-' && '2' <= name[n+1] && name[n+1] <= '9' {
-		return name[:n]
-	}
-	return name
-}
-
 // ProcessOn returns the name of a controller's process on a host.
 func ProcessOn(controller, host string) string { return host + "." + controller }
 

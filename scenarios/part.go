@@ -3,6 +3,8 @@ package scenarios
 import (
 	"cmp"
 	"slices"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // own are fencelab's controllers by the parts that they play, where they aren't called like
@@ -28,7 +30,7 @@ func (c *Controller) base() string {
 	if c.Program != nil || c.Pods != nil {
 		return c.Name
 	}
-	return Base(c.Name)
+	return history.ControllerOf(c.Name)
 }
 
 // FirstOf is the name of the controller of which this one is a further one: its own, unless that of

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // APIVersion and KindScenario head every scenario file.
@@ -412,7 +414,7 @@ func (s *Spec) PlacedOn(host string) (processes []string) {
 	for i := range s.Controllers {
 		for n, on := range s.Controllers[i].Hosts {
 			if on == host {
-				processes = append(processes, Process(s.Controllers[i].Name, n+1))
+				processes = append(processes, history.Process(s.Controllers[i].Name, n+1))
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // KindSystem heads a file that says which programs are a system under test.
@@ -190,7 +192,7 @@ func (s *System) Takes(spec *Spec) error {
 			listed[fit[0]] = c
 			continue
 		}
-		c.Name = Process(o.Name, taken[o.Name])
+		c.Name = history.Process(o.Name, taken[o.Name])
 		listed = append(listed, c)
 	}
 	if len(taken) == 0 && s.Spec.BMC == nil {

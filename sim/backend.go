@@ -259,7 +259,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 			}
 		}
 		for n := 1; c.Replicas > 1 && n <= c.Replicas; n++ {
-			b.candidate(b.process(scenarios.Process(c.Name, n)), "fencelab-"+c.Name)
+			b.candidate(b.process(history.Process(c.Name, n)), "fencelab-"+c.Name)
 		}
 	}
 	b.waiting = play.Await(&spec.Topology)
@@ -408,7 +408,7 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
-	name := scenarios.Process(c.Name, n)
+	name := history.Process(c.Name, n)
 	p := b.newProcess(c, name, steps.PlaceProcess+name, scenarios.ControllerEnd(name))
 	if listed := b.spec.Controller(c.Name); listed != nil && listed.Place(n) != "" {
 		p.on = b.host(listed.Place(n))

@@ -129,7 +129,7 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 
 // StartSecond starts a second process of a controller, or restarts the one that was stopped.
 func (o operations) StartSecond(op *scenarios.ControllerOp) error {
-	p := o.process(scenarios.Process(op.Controller, 2))
+	p := o.process(history.Process(op.Controller, 2))
 	if p == nil {
 		i := slices.IndexFunc(o.sim.prepared.controllers, func(c controllers.Selection) bool { return c.Name == op.Controller })
 		if i < 0 {
@@ -146,7 +146,7 @@ func (o operations) StartSecond(op *scenarios.ControllerOp) error {
 }
 
 func (o operations) StopSecond(op *scenarios.ControllerOp) error {
-	return o.onProcess(scenarios.Process(op.Controller, 2), (*process).end)
+	return o.onProcess(history.Process(op.Controller, 2), (*process).end)
 }
 
 func (o operations) PauseController(op *scenarios.ControllerOp) error {

@@ -319,9 +319,9 @@ func processes(w *walk, world scenarios.Capabilities) {
 	w.letsGo(host)
 
 	w.do(scenarios.Op{StartSecond: controller})
-	w.next(event{kind: history.ControllerStarted, actor: scenarios.Process(name, 2)})
+	w.next(event{kind: history.ControllerStarted, actor: history.Process(name, 2)})
 	w.do(scenarios.Op{StopSecond: controller})
-	w.next(event{kind: history.ControllerCrashed, actor: scenarios.Process(name, 2)})
+	w.next(event{kind: history.ControllerCrashed, actor: history.Process(name, 2)})
 
 	fail := &scenarios.FailAPIOp{Controller: name, Verb: "patch", Kind: "BareMetalHost", Code: 500}
 	w.do(scenarios.Op{FailAPI: fail})

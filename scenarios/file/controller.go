@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -93,7 +94,7 @@ func (v *validator) controllerList() {
 	}
 	for i, name := range names {
 		if first := slices.Index(names, name); first < i && slices.Contains(known, name) {
-			v.Bad(path(i), "%s is listed twice, first in %s: call another one %s", name, path(first), scenarios.Process(name, 2))
+			v.Bad(path(i), "%s is listed twice, first in %s: call another one %s", name, path(first), history.Process(name, 2))
 		}
 	}
 	v.distinct(names, path)
@@ -101,7 +102,7 @@ func (v *validator) controllerList() {
 
 // another checks a further controller of a kind.
 func (v *validator) another(at string, c *scenarios.Controller, vocab ControllerVocabulary) {
-	first := scenarios.Base(c.Name)
+	first := history.ControllerOf(c.Name)
 	listed := v.spec.Controller(first)
 	switch n := slices.Index(v.controllers, c.Name); {
 	case vocab.EveryHost:

@@ -118,18 +118,18 @@ func (v *validator) Second(path, name string) {
 		v.Bad(path, "%s runs only once on its host", name)
 	case v.base(name) != name:
 		v.Bad(path, "%s is itself a second process", name)
-	case slices.Contains(v.controllers, scenarios.Process(name, 2)):
+	case slices.Contains(v.controllers, history.Process(name, 2)):
 		v.Bad(path, "a second %s is already running", name)
 	case !slices.Contains(v.controllers, name):
 		v.Controller(path, name)
 	default:
-		v.controllers = append(v.controllers, scenarios.Process(name, 2))
-		v.seconds = append(v.seconds, scenarios.Process(name, 2))
+		v.controllers = append(v.controllers, history.Process(name, 2))
+		v.seconds = append(v.seconds, history.Process(name, 2))
 	}
 }
 
 func (v *validator) NoSecond(controller string) {
-	v.gone(func(second string) bool { return second == scenarios.Process(controller, 2) })
+	v.gone(func(second string) bool { return second == history.Process(controller, 2) })
 }
 
 // gone takes second processes from those that can be named.

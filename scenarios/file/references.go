@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -115,10 +116,9 @@ func (v *validator) base(process string) string {
 	if _, name, ok := strings.Cut(process, "."); ok {
 		return name
 	}
-	for name := range v.vocab.Controllers { // order does not matter: one at most has it
-		if slices.Contains(several(name)[1:], process) {
-			return name
-		}
+	name := history.ControllerOf(process)
+	if _, known := v.vocab.Controllers[name]; known {
+		return name
 	}
 	return process
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 //go:generate go test -run TestDescriptions . -update
@@ -82,7 +83,7 @@ func pattern(p string) schemaPart { return schemaPart{"pattern": p} }
 // several are the names of the controllers of a kind, and of the processes of one.
 func several(name string) (all []string) {
 	for n := 1; n <= maxReplicas; n++ {
-		all = append(all, scenarios.Process(name, n))
+		all = append(all, history.Process(name, n))
 	}
 	return all
 }

@@ -112,7 +112,7 @@ func newValidator(doc *document, vocab Vocabulary, spec *scenarios.Spec) *valida
 				continue
 			}
 			for n := 1; n <= min(max(c.Replicas, 1), maxReplicas); n++ {
-				v.controllers = append(v.controllers, scenarios.Process(c.Name, n))
+				v.controllers = append(v.controllers, history.Process(c.Name, n))
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(vocab.Controllers)) {

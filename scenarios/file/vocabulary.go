@@ -86,7 +86,7 @@ func (v *Vocabulary) controller(name string) ControllerVocabulary {
 	if c, exact := v.Controllers[name]; exact {
 		return c
 	}
-	return v.Controllers[scenarios.Base(name)]
+	return v.Controllers[history.ControllerOf(name)]
 }
 
 // objectPattern matches the names of objects whose kinds satisfy has.

@@ -126,18 +126,13 @@ func (r *Roles) central() [5]string {
 // without a known actor may have been.
 func (r *Roles) Blameless(e *history.Event) bool { return e.Actor != "" && !r.Tested(e.Actor) }
 
-// Plays reports whether an actor is the process of this name, or one of several
-// instances of it: name-2.
+// Plays reports whether an actor is the controller of this name, or one of its processes.
 func Plays(actor, name string) bool {
-	if name == "" || actor == name {
-		return name != ""
-	}
-	instance, ok := strings.CutPrefix(actor, name)
-	return ok && len(instance) > 1 && instance[0] == '-' && strings.Trim(instance[1:], "0123456789") == ""
+	return name != "" && (actor == name || history.ControllerOf(actor) == name)
 }
 
-// Same reports whether two actors are instances of one process.
-func Same(a, b string) bool { return a != "" && (Plays(a, b) || Plays(b, a)) }
+// Same reports whether two actors are processes of one controller.
+func Same(a, b string) bool { return a != "" && history.ControllerOf(a) == history.ControllerOf(b) }
 
 // MayTouch reports whether an actor may remove or rewrite an annotation that
 // setter set (seeds 000 and 001: clients touch only their own). The plain reboot

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Names of the stand-ins for what a cluster does by itself.
@@ -28,7 +29,7 @@ func GracePeriod(spec *scenarios.Spec) time.Duration {
 // Registered is the name by which a controller is known of which a story may have several.
 func Registered(set *controllers.Set, name string) string {
 	if _, err := set.Lookup(name); err != nil {
-		return scenarios.Base(name)
+		return history.ControllerOf(name)
 	}
 	return name
 }
