@@ -59,6 +59,12 @@ var banned = map[string]struct {
 	"github.com/google/uuid":               {[]string{"*"}, whyRand},
 }
 
+// started are methods that begin a goroutine.
+var started = []string{"(*sync.WaitGroup).Go", "(*golang.org/x/sync/errgroup.Group).Go", "(*golang.org/x/sync/errgroup.Group).TryGo"}
+
+// inMapOrder give what is in a map in its order.
+var inMapOrder = []string{"maps.Keys", "maps.Values", "maps.All", "(reflect.Value).MapRange", "(reflect.Value).MapKeys"}
+
 // sorters make an ordered sequence of one in map order.
 var sorters = []string{"slices.Sorted", "slices.SortedFunc", "slices.SortedStableFunc"}
 
@@ -92,7 +98,7 @@ func determinism(t *tree) ([]string, error) {
 						sorted[inner] = true
 					}
 				}
-				if slices.Contains([]string{"maps.Keys", "maps.Values", "maps.All"}, function) && !sorted[n] && !excused[t.fset.Position(n.Pos()).Line] {
+				if slices.Contains(inMapOrder, function) && !sorted[n] && !excused[t.fset.Position(n.Pos()).Line] {
 					report(n.Pos(), "%s unsorted: %s", function, whyMap)
 				}
 			case *ast.Ident:
@@ -106,10 +112,16 @@ func determinism(t *tree) ([]string, error) {
 	return problems, nil
 }
 
-// bannedUse judges functions only: methods of a random stream or of a clock are fine.
+// bannedUse judges functions, and of methods those that begin a goroutine: methods of a random
+// stream or of a clock are fine.
 func bannedUse(object types.Object) (name, why string) {
 	function, ok := object.(*types.Func)
-	if !ok || function.Pkg() == nil || function.Signature().Recv() != nil {
+	switch {
+	case !ok || function.Pkg() == nil:
+		return "", ""
+	case slices.Contains(started, function.FullName()):
+		return function.FullName(), whyGo
+	case function.Signature().Recv() != nil:
 		return "", ""
 	}
 	ban, ok := banned[function.Pkg().Path()]

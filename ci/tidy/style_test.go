@@ -51,16 +51,24 @@ func style(t *tree) (problems []string, err error) {
 		for _, group := range s.file.Comments {
 			problems = append(problems, stumbles(t, s, group)...)
 		}
-		for _, d := range s.file.Decls {
-			function, ok := d.(*ast.FuncDecl)
-			if !ok || s.isTest() {
-				continue
-			}
-			from, to := t.fset.Position(function.Pos()), t.fset.Position(function.End())
-			if lines := to.Line - from.Line + 1; lines > functionLines && !strings.Contains(function.Doc.Text(), longBecause) {
-				problems = append(problems, fmt.Sprintf("%s:%d: %s has %d lines, more than %d: split it, or say in its comment %q", s.path, from.Line, function.Name.Name, lines, functionLines, longBecause+" ..."))
-			}
+		if s.isTest() {
+			continue
 		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			name, doc := "a function without a name", ""
+			switch function := node.(type) {
+			case *ast.FuncDecl:
+				name, doc = function.Name.Name, function.Doc.Text()
+			case *ast.FuncLit:
+			default:
+				return true
+			}
+			from, to := t.fset.Position(node.Pos()), t.fset.Position(node.End())
+			if lines := to.Line - from.Line + 1; lines > functionLines && !strings.Contains(doc, longBecause) {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s has %d lines, more than %d: split it, or say in its comment %q", s.path, from.Line, name, lines, functionLines, longBecause+" ..."))
+			}
+			return false // what is in it is counted with it
+		})
 	}
 	return problems, nil
 }

@@ -120,7 +120,7 @@ func readTree(root string) (*tree, error) {
 		}
 		relative = filepath.ToSlash(relative)
 		switch {
-		case entry.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "out"}, path.Base(relative)):
+		case entry.IsDir() && (relative == "bin" || slices.Contains([]string{".git", ".cache", "out"}, path.Base(relative))):
 			return filepath.SkipDir
 		case entry.Type().IsRegular():
 			t.files = append(t.files, relative)

@@ -136,12 +136,12 @@ func (d *difference) encode(plan *codec.Plan, p unsafe.Pointer) error {
 
 func (d *difference) dictionary(plan *codec.Plan, v, w reflect.Value) (bool, error) {
 	var keys []reflect.Value
-	for it := v.MapRange(); it.Next(); {
+	for it := v.MapRange(); it.Next(); { // order does not matter: sorted below
 		if !w.MapIndex(it.Key()).IsValid() {
 			keys = append(keys, it.Key())
 		}
 	}
-	for it := w.MapRange(); it.Next(); {
+	for it := w.MapRange(); it.Next(); { // order does not matter: sorted below
 		keys = append(keys, it.Key())
 	}
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })

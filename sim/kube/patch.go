@@ -406,7 +406,7 @@ func (m *merge) dictionary(plan *codec.Plan, p unsafe.Pointer, raw json.RawMessa
 	}
 	old := reflect.NewAt(plan.Typ, p).Elem()
 	merged := reflect.MakeMapWithSize(plan.Typ, old.Len()+len(patch))
-	for it := old.MapRange(); it.Next(); {
+	for it := old.MapRange(); it.Next(); { // order does not matter: it is copied into a map
 		merged.SetMapIndex(it.Key(), it.Value())
 	}
 	if err := m.directive(patch); err != nil {

@@ -605,7 +605,7 @@ func (c *Planner) dictionary(p *Plan) error {
 				return true
 			}
 			ve, we := reflect.New(t.Elem()).Elem(), reflect.New(t.Elem()).Elem()
-			for it := x.MapRange(); it.Next(); {
+			for it := x.MapRange(); it.Next(); { // order does not matter: each key is compared by itself
 				w := y.MapIndex(it.Key())
 				if !w.IsValid() {
 					return false
@@ -634,7 +634,7 @@ func (c *Planner) dictionary(p *Plan) error {
 			return
 		}
 		m := reflect.NewAt(t, at).Elem()
-		for it := m.MapRange(); it.Next(); {
+		for it := m.MapRange(); it.Next(); { // order does not matter: each value is made normal by itself
 			v := reflect.New(t.Elem())
 			v.Elem().Set(it.Value())
 			before := reflect.New(t.Elem())

@@ -4,7 +4,9 @@ import (
 	crand "crypto/rand"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +26,9 @@ func banned(names map[string]int, clock func() time.Time) {
 	_ = slices.Collect(maps.Keys(names))
 	// order does not matter:
 	for range names { // without a reason it does
+	}
+	new(sync.WaitGroup).Go(func() {})
+	for it := reflect.ValueOf(names).MapRange(); it.Next(); {
 	}
 }
 
