@@ -62,6 +62,27 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// TestEveryVerbIsTyped: each verb is typed in a session, where what it prints is seen.
+func TestEveryVerbIsTyped(t *testing.T) {
+	files, err := filepath.Glob("test/script/testdata/script/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sessions: %v", err)
+	}
+	var sessions []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, text...)
+	}
+	for _, verb := range cmd.Verbs() {
+		if !regexp.MustCompile(`(?m)^(exits \d+|exec) fencelab (--module \S+ )?` + verb + `\b`).Match(sessions) {
+			t.Errorf("fencelab %s is typed in no session: add it to one in test/script/testdata/script", verb)
+		}
+	}
+}
+
 // json FILE FIELD VALUE compares a field of a JSON object; a text stands without
 // its quotes.
 func field(ts *testscript.TestScript, neg bool, args []string) {
