@@ -16,8 +16,8 @@ type asked struct {
 	below []string
 }
 
-// anybodys is the root of a Redfish service. What is there belongs to the BMC whose service it is,
-// and to none where several share it.
+// anybodys is the root of a Redfish service. Requests below it are for the BMC that the service
+// belongs to. Where several BMCs share a service, the root belongs to none of them.
 const anybodys = "/redfish"
 
 // sessionsPath is where clients log in, unless a mockup has another place.

@@ -117,8 +117,8 @@ type Auto struct {
 	After Duration  `json:"after"`
 }
 
-// Unasked is a reset that no request has brought about: After the rule came into force, or from,
-// and again Every so long while it is.
+// Unasked is a reset without a request. It comes After the rule came into force, or after its from
+// if it has one, and again at each interval Every while the rule is in force.
 type Unasked struct {
 	Reset ResetType `json:"reset"`
 	After Duration  `json:"after,omitempty"`

@@ -48,8 +48,8 @@ func (r Rule) Fits(host string, hosts []string) error {
 	return errors.Join(errs...)
 }
 
-// Concerns returns why the rule would come to nothing whatever is asked of these hosts: none of
-// them is one that it is for.
+// Concerns returns an error if the rule can never fire on any of these hosts, because its when.host
+// matches none of them.
 func (r Rule) Concerns(hosts ...string) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -148,8 +148,8 @@ func KeysThatNeed(n Need) []string {
 	return keys
 }
 
-// Needs are the needs that every part of a rule has, with the key that has each: without
-// one of them nothing of the rule shows.
+// Needs returns what all parts of the rule need, each with the key that needs it. Where one of them
+// is missing, the rule has no effect at all.
 func (r Rule) Needs() map[Need]string {
 	all := make(map[Need]string)
 	for i, x := range r.expand() {

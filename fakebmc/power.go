@@ -68,9 +68,9 @@ func (t ResetType) leadsTo(s PowerState) bool {
 }
 
 // System is the machine whose power the BMC controls. Package systemtest is its
-// contract, and runs on every implementation. What a System can do beyond it, it
-// says by the interfaces Watcher, Resetter, Booter, MediaBay, GuestSystem and Mains;
-// only that is advertised.
+// contract, and runs on every implementation. A System that can do more implements
+// Watcher, Resetter, Booter, MediaBay, GuestSystem or Mains as well. A BMC advertises
+// only what its System implements.
 type System interface {
 	// PowerState returns the actual state: On, Off, PoweringOn, PoweringOff or Paused.
 	PowerState() (PowerState, error)

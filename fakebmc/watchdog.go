@@ -69,8 +69,8 @@ func (b *BMC) SetWatchdog(w Watchdog) error {
 	return nil
 }
 
-// FeedWatchdog starts the timer anew; one of no time expires at once. It is false when there is
-// none to start.
+// FeedWatchdog restarts the timer, and returns false if none is set. A timer whose timeout is zero
+// expires at once.
 func (b *BMC) FeedWatchdog() bool {
 	b.watchForTimer()
 	b.mem.mu.Lock()

@@ -12,8 +12,8 @@ import (
 
 var _ controlPlane = (*kindPlane)(nil)
 
-// kindPlane is a cluster of kind's, which is the lab's alone. The lab is a guest there all the
-// same: the cluster's node and what runs on it are none of the story's.
+// kindPlane is a cluster that kind made for this lab alone. The lab still uses it like somebody
+// else's cluster, because the cluster's own node and Pods are not part of the story.
 type kindPlane struct {
 	*cluster.Attached
 	kind *kind.Cluster

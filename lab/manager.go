@@ -28,8 +28,8 @@ type standardManager struct {
 	deaths int
 }
 
-// crash kills it, and starts it again in time. The history knows it by the name by which the story
-// does.
+// crash kills the program, and starts it again after the restartAfter of op. The event names the
+// controller as the story does: one process plays the parts of several.
 func (m *standardManager) crash(op *scenarios.CrashOp) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -90,8 +90,8 @@ var Parts = []Part{
 		func(o *Options, power string) { o.Power = power }},
 }
 
-// What the flags for Options.Kubeconfig, Options.IronicEndpoint and Options.IronicImage say of
-// themselves.
+// These are the usage texts of the flags for Options.Kubeconfig, Options.IronicEndpoint and
+// Options.IronicImage, which several verbs have.
 const (
 	KubeconfigUsage  = "kubeconfig file for --cluster kubeconfig, of a user who may do everything"
 	IronicUsage      = "URL of an Ironic on this machine for --power ironic (default: the lab starts one)"
@@ -206,13 +206,15 @@ func (o Options) remedy() string {
 	return "run make lab, or see fencelab doctor; --hosts model needs no virtual machines"
 }
 
+const noQuorum = "the lab's API server stands on none of its hosts"
+
 // Capabilities lists everything that the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureQuorum:                   "the lab's API server stands on none of its hosts",
-		scenarios.Feature(history.QuorumLost):     "the lab's API server stands on none of its hosts",
-		scenarios.Feature(history.QuorumRegained): "the lab's API server stands on none of its hosts",
+		scenarios.FeatureQuorum:                   noQuorum,
+		scenarios.Feature(history.QuorumLost):     noQuorum,
+		scenarios.Feature(history.QuorumRegained): noQuorum,
 		scenarios.FeatureNamesakes:                "the lab knows a host by the name of its Node, so each needs one of its own",
 		scenarios.FeatureSpares:                   "the lab's hosts run when a story begins",
 		scenarios.FeatureSeveral:                  "the lab runs one controller of a kind, or replicas that elect a leader",

@@ -14,12 +14,12 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Audit checks that two steps are independent: it plays a plan up to the first step, behind the
-// first n of its story, that is independent of others which wait meanwhile, takes it and one of
-// those in both orders, and lets both worlds go on for a while. The error names two steps behind
-// which the worlds differ, at once or in what is done next: what a reconcile has read shows only in
-// that. Audit returns false where there are no such steps, and for controllers that run in a
-// bubble, which go on only after the step.
+// Audit checks whether two steps that independent calls independent commute. It plays the plan in
+// two worlds, past the first n steps of its story, to the first step that has such a partner among
+// the steps that wait. One world takes the two in one order, the other in the other order, and both
+// go on for a while. The error names the steps if the worlds then differ in their state or in what
+// they do next: a reconcile's stale read shows only in that. Audit returns false if no pair is
+// found. Controllers in a bubble are never audited, because they go on only after the step.
 func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, other steps.Step) bool) (audited bool, err error) {
 	a, err := s.stopAt(plan, n, independent)
 	if a == nil || err != nil {

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 )
 
-// archive writes a "newc" cpio archive, the format that the kernel unpacks as its initramfs
-// (Documentation/driver-api/ early-userspace/buffer-format.rst). The same content always gives the
+// archive writes a "newc" cpio archive. The kernel unpacks this format as its initramfs
+// (Documentation/driver-api/early-userspace/buffer-format.rst). The same content always gives the
 // same bytes: times and owners are zero.
 type archive struct {
 	w     io.Writer

@@ -54,9 +54,9 @@ func networkArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
 	}
 }
 
-// diskArguments plug the disk in. libvirt would load a module of its own to look into the disk, and
-// then take all that it knows of QEMU for out of date: it asks again, in the middle of a run, and
-// waits for a minute.
+// diskArguments attach the disk on QEMU's command line, past libvirt. For a disk in its XML,
+// libvirt loads a storage driver, which makes what it has cached about QEMU stale. It would then
+// probe QEMU again in the middle of a run, and wait for a minute.
 func diskArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
 	return []libvirtxml.DomainQEMUCommandlineArg{
 		{Value: "-drive"},

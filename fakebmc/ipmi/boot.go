@@ -44,8 +44,8 @@ const (
 	codeInProgress  = 0x81
 )
 
-// bootDevices are the targets by their IPMI number; what is redirected from afar is the
-// same drive. Others that a boot can have are no override to IPMI.
+// bootDevices maps IPMI's device selectors to boot targets. A remote drive has the target of the
+// local one. IPMI reports an override with any other target as no override.
 var bootDevices = map[byte]string{
 	0: fakebmc.BootNone, 1: fakebmc.BootPxe, 2: fakebmc.BootHdd, 5: fakebmc.BootCd, 6: fakebmc.BootBIOS, 8: fakebmc.BootCd,
 }

@@ -110,8 +110,8 @@ const (
 
 func isChannel(b byte) bool { return b&0x0f == channel || b&0x0f == thisChannel }
 
-// offers are the cipher suites, or else the algorithms that there are in any of them (section
-// 22.15.1).
+// offers returns the answer to Get Channel Cipher Suites (section 22.15.1): a record for each
+// cipher suite, or just the algorithms that occur in any of them.
 func (s *Server) offers(suites bool) (data []byte) {
 	const integrity, confidentiality = 0x40, 0x80
 	if suites {

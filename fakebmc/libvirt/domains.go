@@ -184,9 +184,9 @@ func legible(err error) error {
 	return err
 }
 
-// settling is how long after a connection the domains are looked at all the same: a daemon that
-// has just been started may still be connecting to a QEMU, and reports nothing of one that dies
-// meanwhile.
+// settling is how long the domains are polled after a connection, beside libvirt's events. A daemon
+// that has just started may still be connecting to its QEMUs, and sends no event for one that dies
+// in that time.
 const settling = time.Minute
 
 // watch hands events to the domains, one after the other, and makes a lost

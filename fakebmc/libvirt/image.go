@@ -47,8 +47,9 @@ type noImage struct{ error }
 
 func (e noImage) Unwrap() []error { return []error{e.error, fakebmc.ErrNoImage} }
 
-// fetch makes a file of a URL: the one that file names, or a new one in dir.
-// Redirections aren't followed: where they lead was not allowed.
+// fetch makes the image at a URL available as a file. A file URL names the file itself; an image
+// behind http or https is downloaded into dir. Redirects aren't followed, because only the URL
+// itself was allowed.
 func fetch(ctx context.Context, from, dir string) (*image, error) {
 	u, err := url.Parse(from)
 	if err != nil {

@@ -20,8 +20,8 @@ type Timing struct {
 
 // Host is a System in memory, for tests and for BMCs at scale. It executes every
 // reset type. A restart keeps it On and counts as a boot, as a reset line does on
-// real boards. It implements all that a System can be beside: Resetter, Inventoried, GuestSystem,
-// Mains, Booter, AnyBooter, MediaBay and Watcher.
+// real boards. It implements every optional interface of a System: Resetter, Inventoried,
+// GuestSystem, Mains, Booter, AnyBooter, MediaBay and Watcher.
 type Host struct {
 	clk    fakebmc.Clock
 	timing Timing

@@ -105,8 +105,8 @@ type disguised struct {
 	where   map[string]map[string]bool // the properties, by kind
 }
 
-// disguise copies the resources below one directory to another, with other names for what tells
-// whose they are, but for kinds that are kept.
+// disguise copies the resources below one directory to another and replaces the values that
+// identify their owner, such as serial numbers. Values of the kinds in keep stay as they are.
 func disguise(from, to string, keep []string) (*Recorded, error) {
 	d := &disguised{map[string]bool{}, map[string]string{}, map[string]string{}, map[string]int{}, map[string]map[string]bool{}}
 	for _, kind := range keep {
@@ -388,8 +388,8 @@ func (d *disguised) note(k *kind, property string) {
 	d.where[k.name][property] = true
 }
 
-// replace is a value with the other names. A short value is replaced only where its property says
-// what it is.
+// replace returns a copy of v in which identifying values have their substitutes. A short value is
+// replaced only where its property tells its kind: elsewhere it may be anything.
 func (d *disguised) replace(property string, v any, inside *strings.Replacer) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -50,8 +50,8 @@ type Mockup struct {
 	targets                   []string // of a boot override; nil if it lists none
 }
 
-// place is the path to which a link leads, or that a directory stands for: decoded, as a request's
-// path is, without fragment and trailing slash.
+// place returns the path of a resource from a link to it, or from its directory. The path is
+// decoded like that of a request, and has neither fragment nor trailing slash.
 func place(link string) string {
 	link, _, _ = strings.Cut(link, "#")
 	link = strings.TrimSuffix(link, "/")
@@ -283,8 +283,8 @@ func (m *Mockup) find() error {
 	return m.findResets(system)
 }
 
-// findSystem looks for the first system that can be reset. One before it that can't be read is an
-// error, lest another one takes its place.
+// findSystem finds the first system that can be reset. It fails at a system before that one which
+// it can't read, because that might have been the first.
 func (m *Mockup) findSystem() error {
 	members, ok := m.resources[m.systems]["Members"].([]any)
 	if !ok {

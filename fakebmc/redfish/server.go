@@ -138,8 +138,8 @@ func (s *Server) Listen(addr string, b *fakebmc.BMC) (url string, err error) {
 	return s.serve(addr, g, b)
 }
 
-// ListenGroup is Listen for a Group of hosts behind one address. The Server closes the BMCs that it
-// has in the end.
+// ListenGroup serves a Group of hosts behind one address, as Listen serves one BMC. When the Server
+// closes, it closes the BMCs that the Group has then.
 func (s *Server) ListenGroup(addr string, g *Group) (url string, err error) {
 	return s.serve(addr, g, nil)
 }

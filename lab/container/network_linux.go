@@ -242,8 +242,8 @@ func (n *Network) Close() {
 	}
 }
 
-// settle makes the network usable, hands its sockets over, and becomes the program unless that is a
-// container's.
+// settle brings the network up and sends its sockets to the process outside. Then it executes the
+// program in its own place, unless a container will run it.
 func (s *secluded) settle() error {
 	sockets, err := s.sockets()
 	said := []byte{0}

@@ -168,8 +168,8 @@ func (d *Door) Takes() bool {
 	return !d.away && !d.storeless
 }
 
-// Freeze holds back the events of a process's watches of a kind, until they are thawed, or the
-// process is another one.
+// Freeze holds back the events of a process's watches of a kind, until Thaw, or until a new process
+// of that name begins.
 func (d *Door) Freeze(w Watching) { d.change(func() { d.frozen[w] = true }) }
 
 func (d *Door) Thaw(w Watching) { d.change(func() { delete(d.frozen, w) }) }

@@ -23,8 +23,9 @@ func (e either) Accept() (net.Conn, error) {
 	return &choosing{Conn: c, config: e.config}, nil
 }
 
-// choosing is a connection whose client chooses with its first byte, so that nothing can be written
-// before something was read. It ends as the connection beneath does, without a word of TLS.
+// choosing is a connection on which the client's first byte decides between TLS and plain text. The
+// server must therefore read before it writes. Closing it closes the connection beneath, without
+// TLS's closing alert.
 type choosing struct {
 	net.Conn
 	config *tls.Config

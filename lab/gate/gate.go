@@ -90,8 +90,8 @@ type Change struct {
 	Deleted bool
 }
 
-// Refusal is an answer in the place of the server's: an error as the API server puts it, or 204, by
-// which BMCs accept.
+// Refusal is an answer in the server's place: an error in the API server's format, or 204, with
+// which a BMC accepts a request.
 type Refusal struct {
 	Code    int
 	Message string

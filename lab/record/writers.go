@@ -106,8 +106,8 @@ func (w *writers) Deletes(object, writer string) {
 	w.deleting[object] = writer
 }
 
-// Asks notes what a request will do if it succeeds: deletions, evictions and bindings, which are
-// answered too late, or with too little.
+// Asks notes who sent a deletion, an eviction or a binding, before the server gets it. The answer
+// is no help: it may come after the watch's event, and doesn't have the object's version.
 func (w *writers) Asks(effect, writer string) {
 	if object, deletes := deleted(effect); deletes {
 		w.Deletes(object, writer)

@@ -50,9 +50,9 @@ type ChildProcesses struct {
 	files   []string // logs, in the order of the first starts
 }
 
-// NewChildProcesses runs controllers by an executable of fencelab's, with their files in dir. mark
-// goes in their environment, and failed is called with the errors and panics in their logs, by the
-// process and of which object.
+// NewChildProcesses returns a runner that starts controllers with executable, which is fencelab,
+// and keeps their files in dir. Their environment contains mark. It calls failed for each error and
+// panic in their logs, with the name of the process and the object that it is about.
 func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, mark string, failed func(process, about string, err error)) *ChildProcesses {
 	return &ChildProcesses{plane: plane, door: through, Executable: executable, dir: dir, mark: mark, failed: failed}
 }

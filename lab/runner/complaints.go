@@ -45,8 +45,8 @@ func (c *complaints) follow(over <-chan struct{}) {
 	}
 }
 
-// read takes what has been said since it was called last. A trace that began only now may not be
-// whole yet, and is left for the next time.
+// read reports the failures in what was logged since the last call. If the trace of a panic begins
+// there, it may still be incomplete, and read leaves it to the next call.
 func (c *complaints) read() {
 	f, err := os.Open(c.file)
 	if err != nil {

@@ -120,9 +120,9 @@ type Turn struct {
 	place *os.File
 }
 
-// Take waits until there is room for something that costs the given number of slots, and takes
-// them; what costs more than the machine has takes all. say is called with what it waits for; may
-// be nil. Where nothing else that is heavy runs, there is always room.
+// Take waits until cost slots are free, and takes them. A cost above the machine's number of slots
+// takes all of them, so that there is always room where nothing else holds a slot. While it waits
+// it calls say with the reason, unless say is nil.
 func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format string, args ...any)) (*Turn, error) {
 	last := os.Getenv(Variable) == Last || cost == All
 	if os.Getenv(Variable) == Held {

@@ -48,8 +48,8 @@ type Tally struct {
 	Closest map[string]Call `json:"closest,omitempty"`
 }
 
-// Call is how near a guarantee was to being broken: two events in the promised order, and the time
-// between them; or, with a Limit, the time that was left when the second came.
+// Call is a close call of a guarantee: two events in the promised order. Margin is the time between
+// them or, with a Limit, the time that was left when the second came.
 type Call struct {
 	First  string        `json:"first"`
 	Second string        `json:"second"`

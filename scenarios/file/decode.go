@@ -162,8 +162,9 @@ func (d decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 // spaceless is a field whose colon has no space behind it, which is text to YAML.
 var spaceless = regexp.MustCompile(`^[A-Za-z]+:[^\s/]`)
 
-// asField says how what isn't fields could have been meant as one, if it is plain: a scenario's
-// structs begin with what names them.
+// asField suggests how to write a text as a field where fields are expected, or returns "" if what
+// was meant isn't plain. A bare name becomes the first field, since the structs of a scenario begin
+// with their name.
 func (d decoder) asField(n *yaml.Node, fields []field) string {
 	first := 0
 	for first < len(fields) && fields[first].typ.Kind() == reflect.Struct {

@@ -26,11 +26,13 @@ var releasedInTime = invariant.Invariant{
 	},
 }
 
-// deliveries judges what a controller under test has begun: a host that it has asked to go off for
-// a mark, whose boot is to be fenced, or that it keeps out of the storage. Whether it begins at
-// all is unhealthy-is-fenced's business. The time counts while the fault lasts, since no release
-// needs the host that is lost, and begins anew when a process of the cluster does, whose timers
-// are in its memory. Of agents it counts only while most of them are well.
+// deliveries judges fencings that a controller under test has begun: it asked a marked host to go
+// off, declared that a boot is to be fenced, or keeps a host out of the storage. Whether a fencing
+// begins at all is judged by unhealthy-is-fenced.
+//
+// The time counts while the fault lasts too, since a release needs nothing of the lost host. It
+// begins anew when a process of the cluster starts, because that keeps its timers in memory. For
+// agents it counts only while most of them are well.
 type deliveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses

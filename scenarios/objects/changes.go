@@ -153,8 +153,8 @@ func ready(n *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// Date adds to a NodeNotReady, seen now, how much older the Node's condition says that it is, if
-// that is more than the whole seconds of Kubernetes explain.
+// Date sets the Value of a NodeNotReady, which is seen now, to the age that the Node's condition
+// gives. An age of a second or less is left out, since Kubernetes' times have whole seconds.
 func Date(e *history.Event, node metav1.Object, now time.Time) {
 	n, ok := node.(*corev1.Node)
 	if !ok || e.Kind != history.NodeNotReady {

@@ -24,8 +24,8 @@ type beside struct {
 	Width, Height float64
 }
 
-// part returns the first events that differ. That the schedule left its default is no
-// difference, but the cause of one.
+// part returns the first two events that differ, and the number of equal ones before them. It skips
+// Deviated events: a deviation is the cause of a difference, and none itself.
 func part(here, there []history.Event) (same int, a, b *history.Event) {
 	skip := func(events []history.Event) []history.Event {
 		return slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Kind == history.Deviated })

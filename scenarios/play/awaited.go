@@ -12,8 +12,8 @@ import (
 // whatever a world awaits by a name of its own.
 type Awaited map[string]bool
 
-// Await returns what is awaited of a topology. The world adds its controllers, by the names of
-// their processes.
+// Await returns the Nodes and the workload that a story's beginning waits for. The world adds its
+// controllers, by the names of their processes.
 func Await(t *scenarios.Topology) Awaited {
 	a := make(Awaited)
 	for i := range t.Hosts {

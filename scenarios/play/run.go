@@ -221,8 +221,9 @@ type run struct {
 // say by how much it was too late.
 const aftermath = 15 * time.Second
 
-// patience bounds what goes on for ever: a run may take patience times its budget to settle, and a
-// step twice that of its own, once for the world and once for the schedule's delays.
+// patience bounds a run that makes progress for ever, since every event restarts a budget. Settling
+// takes at most patience times the run's budget. A step takes at most twice patience times its own:
+// once for the world and once for the schedule's delays.
 const patience = 5
 
 // bringUp is for how long nothing may come any closer to a healthy topology: a host that boots

@@ -170,8 +170,8 @@ func LoadCampaign(name string) (*Campaign, error) {
 	return c, nil
 }
 
-// earlierThan loads the earlier reports of a campaign, in the directories beside its own, from the
-// first to the last. A report that can't be read is none.
+// earlierThan loads the earlier reports of a campaign from the directories beside its own, oldest
+// first. It skips reports that it can't read.
 func earlierThan(own *Campaign, dir string) (all []*Campaign, err error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {

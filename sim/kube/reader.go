@@ -143,8 +143,8 @@ func (c *Call) into(obj client.Object, gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// untyped returns the kind and version that an object keeps in a read or a creation: its own,
-// unless it is typed.
+// untyped returns the kind and version that obj has after a read or a creation. As with a real
+// client, a typed object loses both, and any other keeps its own.
 func (k *Kind) untyped(obj client.Object) schema.GroupVersionKind {
 	if k.form.isTyped() {
 		return schema.GroupVersionKind{}
