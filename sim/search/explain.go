@@ -9,7 +9,9 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 const (
@@ -44,12 +46,28 @@ func newExplainer(t *Told, story *campaign.Story) *explainer {
 }
 
 func (e *explainer) run(s campaign.Schedule) ([]told, error) {
+	story, _, err := e.outcome(s)
+	return story, err
+}
+
+// outcome plays a schedule, and returns its steps as well.
+func (e *explainer) outcome(s campaign.Schedule) ([]told, *play.Outcome, error) {
 	s.Shrunk = nil
 	story, outcome, err := tell(context.Background(), e.simulator, e.story.PlanOf(s))
 	if err == nil {
 		err = outcome.Err
 	}
-	return story, err
+	return story, outcome, err
+}
+
+// culprits are the actors of the events by which guarantees were violated.
+func culprits(o *play.Outcome) (actors []string) {
+	for _, r := range o.Results {
+		if v := r.Violation; v != nil {
+			actors = append(actors, v.First.Actor, v.Second.Actor)
+		}
+	}
+	return actors
 }
 
 func placeOf(story []told, step string) int {
@@ -120,13 +138,13 @@ func (d deviating) has(p campaign.Part) bool {
 
 // Explain implements campaign.Explainer.
 func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviation) []bool) (*campaign.Fact, error) {
-	failing, err := e.run(s)
+	failing, outcome, err := e.outcome(s)
 	if err != nil {
 		return nil, err
 	}
 	f := new(campaign.Fact)
 	for i, d := range s.Deviations {
-		one := &intervention{explainer: e, schedule: s, place: i, fail: fail, failing: failing}
+		one := &intervention{explainer: e, schedule: s, place: i, fail: fail, failing: failing, culprits: culprits(outcome)}
 		rest := s
 		rest.Deviations = slices.Delete(slices.Clone(s.Deviations), i, i+1)
 		if one.without, err = e.run(rest); err != nil {
@@ -156,6 +174,7 @@ type intervention struct {
 	// at.
 	failing, without []told
 	at               int
+	culprits         []string
 
 	part campaign.Part
 }
@@ -363,7 +382,8 @@ func (v *intervention) lateness(d scenarios.Deviation) (after, by string, err er
 }
 
 // swap finds out which steps come in another order when the deviation is a little slighter and the
-// schedule holds. If one of them is that of the deviation, it says after which it comes.
+// schedule holds. If one of them is that of the deviation, it says after which it comes. One piece
+// of news reaches many, so that it takes the first order in which a culprit has a step.
 func (v *intervention) swap(held, broke scenarios.Deviation) (string, error) {
 	run := func(d scenarios.Deviation) (taken []told, err error) {
 		s := v.schedule
@@ -396,13 +416,26 @@ func (v *intervention) swap(held, broke scenarios.Deviation) (string, error) {
 				continue
 			}
 			if second.Name() == broke.Step {
+				v.part.Order = ""
 				return ", after " + first.words, nil
 			}
-			v.part.Order = fmt.Sprintf("%s came before %s", first.words, second.words)
-			return "", nil
+			if order := fmt.Sprintf("%s came before %s", first.words, second.words); v.blames(first) || v.blames(second) {
+				v.part.Order = order
+				return "", nil
+			} else if v.part.Order == "" {
+				v.part.Order = order
+			}
 		}
 	}
 	return "", nil
+}
+
+// blames reports whether a step is a culprit's, or of a part of it, like its cache. Only a process
+// decides by what it knows.
+func (v *intervention) blames(t told) bool {
+	return strings.HasPrefix(t.Place, steps.PlaceProcess) && slices.ContainsFunc(v.culprits, func(actor string) bool {
+		return actor != "" && (t.Actor == actor || strings.HasPrefix(t.Actor, actor+"."))
+	})
 }
 
 // swapped is how far from each other steps are at most that a slight lateness swaps.
