@@ -42,7 +42,8 @@ const (
 	DeletingNode        Phase = clusterv1.MachineDeletingDeletingNodeReason
 	// WaitingForPerson says that nobody can tell whether the Machine's host is off.
 	WaitingForPerson Phase = "HostUnknown"
-	// WaitingForProof says that nobody can tell whose the Node is that the Machine names.
+	// WaitingForProof says that nobody can tell whose the Node is that the Machine names, or
+	// whether it is only one's.
 	WaitingForProof Phase = api.NodeUnproven
 	Completed       Phase = clusterv1.MachineDeletingDeletionCompletedReason
 )
@@ -67,6 +68,8 @@ type State struct {
 	NodeExists bool `json:"nodeExists"`
 	// NodeUnproven: the Machine names a Node, and nobody can tell whether it is its own.
 	NodeUnproven bool `json:"nodeUnproven"`
+	// Shared: another host may have this Node as well. Only with NodeExists.
+	Shared bool `json:"shared"`
 	// NodeLeaving: it was deleted, and finalizers keep it.
 	NodeLeaving bool `json:"nodeLeaving"`
 	// Cordoned: nothing new is scheduled to it.
@@ -170,7 +173,7 @@ func (s State) Phase() Phase {
 		return s.ending()
 	case s.PreDrainHook:
 		return WaitingForPreDrain
-	case s.NodeUnproven:
+	case s.NodeUnproven, s.Shared:
 		return WaitingForProof
 	case !s.drained():
 		return Draining
@@ -188,6 +191,8 @@ func (s State) ending() Phase {
 	switch {
 	case answers && !s.HeldOff:
 		return Terminating
+	case answers && s.Shared:
+		return WaitingForProof // that this host is off proves nothing about the other
 	case answers && s.NodeExists:
 		return DeletingNode
 	case s.NodeUnproven && s.HostUsed:

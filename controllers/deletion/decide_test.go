@@ -77,6 +77,12 @@ func TestDecide(t *testing.T) {
 		{"nor is the host switched off before that is known", func(s *State) {
 			s.NodeExists, s.NodeUnproven, s.PodsToEvict = false, true, false
 		}, Record},
+		{"a Node that another host may have is neither drained", func(s *State) { s.Recorded, s.Shared = WaitingForProof, true }, Wait},
+		{"though hooks before its drain are waited for first", func(s *State) { s.PreDrainHook, s.Shared = true, true }, Record},
+		{"nor deleted if that comes to light later, and the host stays off", func(s *State) {
+			s.Recorded, s.Requested, s.HeldOff, s.Shared, s.Outdated = WaitingForProof, true, true, true, true
+		}, Wait},
+		{"a host that was asked goes off all the same", func(s *State) { s.Recorded, s.Requested, s.Shared = Terminating, true, true }, Wait},
 		{"without a host nobody can tell, so the Node is a person's to delete", func(s *State) { s.Recorded, s.HostUsed, s.SkipDrain = WaitingForPerson, false, true }, Wait},
 		{"nor can anybody of one that is deprovisioned", func(s *State) {
 			s.Recorded, s.Provisioned, s.Deprovisioned, s.SkipDrain = WaitingForPerson, false, true, true
@@ -93,7 +99,7 @@ func TestDecide(t *testing.T) {
 func everyState(each func(State)) {
 	phases := []Phase{NotDeleting, WaitingForPreDrain, Draining, WaitingForDetach, WaitingForTerminate, Terminating, DeletingNode, WaitingForPerson, WaitingForProof, Completed}
 	// These say nothing that another doesn't.
-	fixed := []string{"NodeLeaving", "Stale", "JustReported", "NodeUnproven"}
+	fixed := []string{"NodeLeaving", "Stale", "JustReported", "NodeUnproven", "Shared"}
 	flags := reflect.TypeFor[State]().NumField() - 1 - len(fixed)
 	for bits := range 1 << flags {
 		var s State
@@ -106,11 +112,9 @@ func everyState(each func(State)) {
 		}
 		for _, s.Recorded = range phases {
 			each(s)
-			if !s.NodeExists { // nobody knows whether it has one
-				s.NodeUnproven = true
-				each(s)
-				s.NodeUnproven = false
-			}
+			s.NodeUnproven, s.Shared = !s.NodeExists, s.NodeExists // nobody knows whether it has one, or it alone
+			each(s)
+			s.NodeUnproven, s.Shared = false, false
 		}
 	}
 }
@@ -135,6 +139,7 @@ func TestWhatIsNeverDone(t *testing.T) {
 			{action == HoldOff && s.Recorded != Terminating, "termination is on record before it begins"},
 			{(action == Cordon || action == Evict) && s.Recorded != Draining, "a drain is on record before it begins"},
 			{action == DeleteNode && !(s.HostUsed && s.HeldOff && s.NodeExists && !s.Outdated), "a Node goes only while its host is held off"},
+			{s.Shared && (action == Cordon || action == Evict || action == DeleteNode || action == Release), "a Node that another host may have is left alone"},
 			{action == Release && s.NodeUnproven, "a host is kept as long as nobody knows whose the Node is"},
 			{action == Release && s.NodeExists, "a host is kept as long as its Node is there"},
 			{action == Release && (s.Outdated || !s.HeldOff && !s.Deprovisioned), "a host is given back only while it is held off"},
@@ -166,6 +171,8 @@ func ideal(s State, action Action) State {
 		s.HostUsed, s.Provisioned, s.Requested, s.HeldOff = false, false, false, false
 	case Wait:
 		switch {
+		case s.Shared: // a person gives the other one its own
+			s.Shared = false
 		case s.NodeUnproven: // a person says whose it is
 			s.NodeUnproven, s.NodeExists = false, true
 		case s.PodsLeaving:

@@ -156,6 +156,8 @@ type facts struct {
 	evict, leaving []*corev1.Pod
 	// volumes are the names of the attachments to the Node.
 	volumes []string
+	// sharer says who else may have the node, if anybody.
+	sharer string
 	// foreign is the Node that status.nodeRef names and that is another machine's, or of
 	// which nobody can tell whose it is, and whose says why.
 	foreign *corev1.Node
@@ -176,6 +178,11 @@ func (r *Reconciler) read(ctx context.Context, m *memory, machine *clusterv1.Mac
 	m.request.Look(holdKey.Content(f.host), began)
 	if err = f.findNode(ctx, r.Live); err != nil || f.node == nil {
 		return f, err
+	}
+	if f.hostUsed() {
+		if f.sharer, err = api.Sharer(ctx, r.Client, machine, f.node, f.host); err != nil {
+			return nil, err
+		}
 	}
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": f.node.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -281,7 +288,7 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 	s.SkipDetach = wanted(machine, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) ||
 		r.over(machine.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, deletionStatus(machine).WaitForNodeVolumeDetachStartTime)
 	if node := f.node; node != nil {
-		s.NodeExists, s.NodeLeaving = true, node.DeletionTimestamp != nil
+		s.NodeExists, s.Shared, s.NodeLeaving = true, f.sharer != "", node.DeletionTimestamp != nil
 		s.Cordoned, s.Unreachable = node.Spec.Unschedulable, ready(node) == corev1.ConditionUnknown
 		if len(f.evict) > 0 && m.round.next(f.evict) == nil && !r.lately(m.round.began) {
 			m.round = m.round.after(f.evict, r.Clock.Now())

@@ -112,6 +112,9 @@ func (r *Reconciler) message(m *memory, f *facts, s State) string {
 	case WaitingForPerson:
 		return fmt.Sprintf("%s, so nobody can tell whether it is off. Make sure that it is, then delete Node %s by hand", trouble(f, s), f.node.Name)
 	case WaitingForProof:
+		if s.Shared {
+			return fmt.Sprintf("Node %s %s: to drain or delete it would release what runs on another host. Give the other one a Node of its own; or, if this Node is the other one's by now, correct spec.providerID and the reference of this Machine", f.node.Name, f.sharer)
+		}
 		return fmt.Sprintf("Nobody can tell whose the Node %s is, which status.nodeRef names: it %s. Set spec.providerID of both, or correct the reference", f.foreign.Name, f.whose.Why)
 	case Completed:
 		return "Host and Node are gone"
