@@ -332,10 +332,12 @@ func (r *rig) want(n node, power string) {
 }
 
 func TestIronic(t *testing.T) {
-	// Without the loop nothing but the requests below changes a host's power.
+	// All of what follows is waiting, of Ironic's. Without the loop nothing but the requests below
+	// changes a host's power.
 	calm := launch(t, ironic.Options{SyncInterval: time.Hour, PowerTimeout: 4 * time.Second, SoftOffTimeout: 3 * time.Second})
 
 	t.Run("a wrong password", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm)
 		r.create("wrong")
 		if n := r.provision("manage"); n.Provision != "enroll" || !strings.Contains(n.lastError(), "returned code 401") {
@@ -345,6 +347,7 @@ func TestIronic(t *testing.T) {
 	})
 
 	t.Run("inspection", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm)
 		r.create(account.Password)
 		r.provision("manage")
@@ -380,6 +383,7 @@ func TestIronic(t *testing.T) {
 	})
 
 	t.Run("power", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm)
 		r.adopt()
 		r.want(r.power("power off"), "power off")
@@ -406,6 +410,7 @@ func TestIronic(t *testing.T) {
 	}
 	for _, dir := range trees {
 		t.Run("power and boot device of the mockup "+filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
 			if filepath.Ext(dir) == ".json" {
 				dir = systemtest.Shape(t, dir)
 			}
@@ -430,6 +435,7 @@ func TestIronic(t *testing.T) {
 	}
 
 	t.Run("rebooting is off and on", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm)
 		r.adopt()
 		r.want(r.power("rebooting"), "power on")
@@ -439,6 +445,7 @@ func TestIronic(t *testing.T) {
 	})
 
 	t.Run("a guest that ignores the request", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm, fakebmc.Rule{Name: "deaf", Effect: fakebmc.Effect{Guest: &fakebmc.Guest{Ignore: true}}})
 		r.adopt()
 		if n := r.power("soft power off"); n.power() == "power off" || !strings.Contains(n.lastError(), "Failed to set node power state to power off") {
@@ -448,6 +455,7 @@ func TestIronic(t *testing.T) {
 	})
 
 	t.Run("a BMC that accepts and does nothing", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm, fakebmc.Rule{Name: "idle", When: fakebmc.Selector{Reset: []fakebmc.ResetType{fakebmc.ResetForceOff}}, Effect: fakebmc.Effect{Ignore: true}})
 		r.adopt()
 		if n := r.power("power off"); n.power() == "power off" || !strings.Contains(n.lastError(), "Failed to set node power state to power off") {
@@ -460,6 +468,7 @@ func TestIronic(t *testing.T) {
 	// deletes a Node on its word, as the consumers of BareMetalHost.status.poweredOn do, deletes it
 	// too early.
 	t.Run("PoweringOff is off to Ironic", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm)
 		r.adopt()
 		// As the preset powering-off-while-running, for longer than the test.
@@ -479,6 +488,7 @@ func TestIronic(t *testing.T) {
 	// The same reading before the request: Ironic says off without having asked the BMC for
 	// anything.
 	t.Run("PoweringOff is nothing to switch off", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, calm)
 		r.adopt()
 		r.misbehave(fakebmc.Rule{Name: "row-1", Effect: fakebmc.Effect{Report: "PoweringOff"}})
