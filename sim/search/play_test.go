@@ -63,7 +63,7 @@ func simulator(t testing.TB) *sim.Simulator {
 // whose guarantees must survive all of them.
 func TestSweep(t *testing.T) {
 	for _, file := range []string{
-		"reboot-annotation/plain-power-cycle.yaml", "reboot-annotation/stuck-soft-shutdown.yaml",
+		"reboot-annotation/stuck-soft-shutdown.yaml",
 		"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml",
 	} {
 		t.Run(file, func(t *testing.T) {
