@@ -25,6 +25,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 func catalog(t testing.TB) []*scenarios.Scenario {
@@ -79,13 +80,15 @@ func playOn(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *play.Outcome 
 }
 
 // TestCatalog plays every scenario twice, the second time with the evidence for a report: it must
-// come out as expected, and the same both times.
+// come out as expected, and the same both times. No step lacks a verb, an object or a place, or
+// writes nothing.
 func TestCatalog(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	vocabulary := objects.Vocabulary()
+	classes, lacking := map[steps.Class]int{}, map[string]bool{}
 	for _, scenario := range catalog(t) {
 		if worlds := scenario.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, "sim") {
 			continue
@@ -104,6 +107,18 @@ func TestCatalog(t *testing.T) {
 			}
 			world := s.Backend()
 			world.Evidence = true
+			world.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
+				classes[step.Class]++
+				if step.Verb == "" || step.Object.Kind == "" || step.Place == "" {
+					lacking[fmt.Sprintf("%s in %s: %+v", step.Class, plan.Metadata.Name, step)] = true
+				}
+				for _, r := range append(step.Footprint().Reads, step.Footprint().Writes...) {
+					if r == "" || strings.HasSuffix(r, "/") {
+						lacking[fmt.Sprintf("%s in %s has the footprint %v", step.Class, plan.Metadata.Name, step.Footprint())] = true
+					}
+				}
+				return scenarios.Deviation{}, false
+			}
 			second, err := play.Run(t.Context(), plan, world, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -115,6 +130,12 @@ func TestCatalog(t *testing.T) {
 				t.Errorf("played twice, event %d differs", at+1)
 			}
 		})
+	}
+	for what := range lacking { // order does not matter: each is reported
+		t.Error(what)
+	}
+	if len(classes) < 14 {
+		t.Errorf("only the classes %v were met", classes)
 	}
 }
 

@@ -1,9 +1,6 @@
 package sim
 
 import (
-	"context"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,49 +11,6 @@ import (
 	"github.com/fencelab/fencelab/sim/simtest"
 	"github.com/fencelab/fencelab/sim/steps"
 )
-
-// TestEveryStepSaysWhatItDoes plays every story of the catalogue: no step lacks a verb,
-// an object or a place, or writes nothing.
-func TestEveryStepSaysWhatItDoes(t *testing.T) {
-	files, err := filepath.Glob("../scenarios/catalog/*/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	classes, lacking := map[steps.Class]int{}, map[string]bool{}
-	for _, file := range files {
-		for _, plan := range simtest.Plans(t, file) {
-			if worlds := plan.Spec.Worlds; len(worlds) > 0 && worlds[0] != "sim" {
-				continue
-			}
-			b := s.Backend()
-			b.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
-				classes[step.Class]++
-				if step.Verb == "" || step.Object.Kind == "" || step.Place == "" {
-					lacking[fmt.Sprintf("%s in %s: %+v", step.Class, plan.Metadata.Name, step)] = true
-				}
-				for _, r := range append(step.Footprint().Reads, step.Footprint().Writes...) {
-					if r == "" || strings.HasSuffix(r, "/") {
-						lacking[fmt.Sprintf("%s in %s has the footprint %v", step.Class, plan.Metadata.Name, step.Footprint())] = true
-					}
-				}
-				return scenarios.Deviation{}, false
-			}
-			if _, err := play.Run(context.Background(), plan, b, nil); err != nil {
-				t.Fatalf("%s: %v", plan.Metadata.Name, err)
-			}
-		}
-	}
-	for what := range lacking {
-		t.Error(what)
-	}
-	if len(classes) < 14 {
-		t.Errorf("only the classes %v were met", classes)
-	}
-}
 
 // TestIndependence takes a step and another one that waits in both orders, all along some stories.
 // Two that are said to be independent must lead to the same world.
