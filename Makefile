@@ -29,7 +29,7 @@ TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
 # What each suite tests.
 OF.stories  := ./lab
 OF.lab      := ./lab ./lab/hosts ./lab/cluster/kind
-OF.bmc      := ./fakebmc/... ./lab/ironic
+OF.bmc       = $(if $(filter quick,$(FENCELAB_E2E)),./fakebmc/libvirt,./fakebmc/... ./lab/ironic)
 OF.command  := ./test/process
 OF.agents   := ./test/process
 OF.browser  := ./scenarios/page
@@ -68,10 +68,21 @@ build: ## Build bin/fencelab
 
 .PHONY: test
 test: controlplane clients browser ## Run every test that needs no virtual machine (about 8 minutes; the first time installs and builds: 6 more)
-	$(GO) test -tags $(TAGS) -timeout 30m ./...
-	cd docs/examples/team-fencer && go test ./...
-	cd docs/examples/cluster-api && go test ./...
-	cd systems/metal-operator/kinds && go test ./...
+	+@$(MAKE) --no-print-directory -j 2 test-waiting test-computing
+
+# Tests that wait, for a control plane, a client or a browser, run beside those that compute, which give way to them.
+WAITING := lab(/(cluster|ironic))?|cmd/oncluster|scenarios/page|sim/kube/kubetest|test/process
+# make check vets, and looks for more.
+TESTS   := go test -vet=off -tags $(TAGS) -timeout 30m
+
+.PHONY: test-waiting test-computing
+test-waiting:
+	CGO_ENABLED=1 $(TESTS) $$($(GO) list -tags $(TAGS) ./... | grep -E '/fencelab/($(WAITING))$$')
+test-computing:
+	CGO_ENABLED=1 $(YIELD) $(TESTS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '/fencelab/($(WAITING))$$')
+	cd docs/examples/team-fencer && $(YIELD) go test -vet=off ./...
+	cd docs/examples/cluster-api && $(YIELD) go test -vet=off ./...
+	cd systems/metal-operator/kinds && $(YIELD) go test -vet=off ./...
 
 # What takes longest of make test: the labs, whole searches, and what builds programs or plays sessions.
 SLOW := lab(/(cluster|ironic|container|conform|sweep))?|ci/(image|libvirtd|mutants/.*)|vms(/network)?|sim(/search(/(workers|jobs))?|/kube/kubetest|/corpus)?|fakebmc/(libvirt|fleet)|test/(docs|process|script)
@@ -151,9 +162,12 @@ e2e-nodes: build nodes containers ## Stories on real nodes: with the standard co
 	+@FENCELAB_E2E=nodes $(call RUNALL,stories fidelity $(if $(FOCUS),,agents))
 
 .PHONY: e2e-quick
-e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
-	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -run '^TestLab$$' -v ./lab
-	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -v ./fakebmc/libvirt
+e2e-quick: export FENCELAB_E2E := quick
+e2e-quick: build lab ## The part of e2e that every change has to pass (about 2 minutes)
+	@$(call COMPILE,stories bmc)
+	@rm -rf out/e2e
+	@$(GO) build -o bin/e2e ./ci/e2e
+	+@$(call RUNALL,stories+bmc)
 
 .PHONY: lab
 lab: controlplane ## Install and build what the lab needs
@@ -244,11 +258,11 @@ image: ## Build bin/image.tar, an image of fencelab without virtual machines: co
 
 .PHONY: release
 release: ## Write the archives of this version to dist: the simulator and the BMC, on Linux also labs of model hosts (PLATFORMS='linux/amd64 darwin/arm64')
-	@ci/release.sh
+	@$(YIELD) ci/release.sh
 
 .PHONY: versions
 versions: ## Build and test the example of a fencer with the newest Kubernetes of docs/setup.md
-	@ci/versions.sh
+	@$(YIELD) ci/versions.sh
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs, RBAC and the schema's descriptions
