@@ -3,7 +3,6 @@ package fakebmc
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -66,11 +65,6 @@ const (
 	ClientEvents   = "events"   // an event is sent to a subscriber
 	ClientRestore  = "restore"  // a power restore policy
 )
-
-// ByBMC reports whether the BMC has acted by itself, unasked.
-func (r *Request) ByBMC() bool {
-	return r.Method == "" || slices.Contains([]string{ClientBMC, ClientWatchdog, ClientEvents, ClientRestore}, r.Client)
-}
 
 func (r *Request) via() string {
 	if r.Via == "" {

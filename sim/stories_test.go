@@ -92,7 +92,7 @@ func TestEveryGuaranteeIsBroken(t *testing.T) {
 	}
 	for _, guarantee := range guarantee.All() {
 		if names := broken[guarantee.ID]; len(names) < 2 {
-			t.Errorf("%s is broken by %q; at least two wrong controllers should be told of", guarantee.ID, names)
+			t.Errorf("%s is broken by the stories %q, and should be by two: give the catalogue one with a wrong controller that expects its violation", guarantee.ID, names)
 		}
 	}
 }

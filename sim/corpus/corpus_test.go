@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func TestTrackRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(Timeless(page)), string(Timeless(Record(findings)))); diff != "" {
+	if diff := cmp.Diff(string(timeless(page)), string(timeless(Record(findings)))); diff != "" {
 		t.Errorf("docs/track-record.md is not up to date: go test ./sim/corpus -update\n%s", diff)
 	}
 }
@@ -179,8 +180,13 @@ func TestMistakesFitTheirSource(t *testing.T) {
 	}
 }
 
+// secondsCell matches the column of a record that differs in each run.
+var secondsCell = regexp.MustCompile(`\| [0-9]+\.[0-9] \|`)
+
+func timeless(record []byte) []byte { return secondsCell.ReplaceAll(record, []byte("| |")) }
+
 func TestTimeless(t *testing.T) {
-	got := Timeless([]byte("| 3 | 12.5 | the default schedule |\n"))
+	got := timeless([]byte("| 3 | 12.5 | the default schedule |\n"))
 	if !bytes.Equal(got, []byte("| 3 | | the default schedule |\n")) {
 		t.Errorf("%s", got)
 	}

@@ -3,7 +3,6 @@ package corpus
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -46,9 +45,3 @@ is built first; the seconds are those of the search alone, on two cores.
 
 // seconds rounds a duration, which differs between machines.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
-
-// secondsCell matches the column of a record that differs in each run.
-var secondsCell = regexp.MustCompile(`\| [0-9]+\.[0-9] \|`)
-
-// Timeless returns a record without the column that differs in each run.
-func Timeless(record []byte) []byte { return secondsCell.ReplaceAll(record, []byte("| |")) }
