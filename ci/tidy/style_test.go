@@ -42,9 +42,17 @@ func style(t *tree) (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		block := map[int]bool{} // the lines of general comments
+		for _, group := range s.file.Comments {
+			for _, c := range group.List {
+				for line := t.fset.Position(c.Pos()).Line; strings.HasPrefix(c.Text, "/*") && line <= t.fset.Position(c.End()).Line; line++ {
+					block[line] = true
+				}
+			}
+		}
 		for i, line := range strings.Split(string(text), "\n") {
 			wide := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
-			if strings.HasPrefix(strings.TrimSpace(line), "//") && wide > commentWidth {
+			if (block[i+1] || strings.HasPrefix(strings.TrimSpace(line), "//")) && wide > commentWidth {
 				problems = append(problems, fmt.Sprintf("%s:%d: a comment of %d columns: break it at %d, so that it can be read beside the code", s.path, i+1, wide, commentWidth))
 			}
 		}

@@ -6,3 +6,5 @@ func wait() {}
 
 // Of several clients one waits.
 var one = 1
+
+/* general is a comment of the other kind, and as wide as one that is broken at no column whatever it says to readers. */
