@@ -29,7 +29,7 @@ import (
 
 func TestRegistrations(t *testing.T) {
 	seen := map[string]bool{}
-	for _, r := range All() {
+	for _, r := range registrations {
 		if seen[r.Name] {
 			t.Errorf("%s is registered twice", r.Name)
 		}

@@ -24,7 +24,7 @@ func TestSetupWithManager(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range All() {
+		for _, r := range registrations {
 			s, err := Select(r.Name, nil, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -33,7 +33,7 @@ func TestSetupWithManager(t *testing.T) {
 				t.Errorf("add %s to a manager in the cluster: %v", r.Name, err)
 			}
 		}
-		broken := Selection{Registration: All()[0], Overlay: []Rule{{Then: "Explode"}}}
+		broken := Selection{Registration: registrations[0], Overlay: []Rule{{Then: "Explode"}}}
 		if err := SetupWithManager(mgr, broken); err == nil || !strings.Contains(err.Error(), "Explode") {
 			t.Errorf("error %v", err)
 		}

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -274,9 +273,6 @@ var program struct {
 	sync.Mutex
 	set *Set
 }
-
-// All returns every controller of fencelab's own, in a fixed order.
-func All() []Registration { return slices.Clone(registrations) }
 
 // List writes a table of every controller, with the facts and actions of its overlays.
 func List(w io.Writer) error {

@@ -49,7 +49,7 @@ func TestStandInsFillWhatIsMissing(t *testing.T) {
 			t.Errorf("beside %v run %s, want %s", test.runs, got, test.want)
 		}
 	}
-	for _, r := range controllers.All() {
+	for _, r := range controllers.Default().All() {
 		for _, name := range r.StandsInFor {
 			if !slices.Contains(all, name) {
 				t.Errorf("%s stands in for %s, which no control plane says that it runs", r.Name, name)

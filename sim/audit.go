@@ -18,7 +18,7 @@ import (
 // two worlds, past the first n steps of its story, to the first step that has such a partner among
 // the steps that wait. One world takes the two in one order, the other in the other order, and both
 // go on for a while. The error names the steps if the worlds then differ in their state or in what
-// they do next: a reconcile's stale read shows only in that. Audit returns false if no pair is
+// they do next: what a reconcile has read shows only in that. Audit returns false if no pair is
 // found. Controllers in a bubble are never audited, because they go on only after the step.
 func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, other steps.Step) bool) (audited bool, err error) {
 	a, err := s.stopAt(plan, n, independent)

@@ -73,7 +73,7 @@ func TestKindsOfControllers(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range controllers.All() {
+	for _, r := range controllers.Default().All() {
 		role, ok := roles["fencelab-"+r.Name]
 		if !ok {
 			t.Errorf("the controller %s has no role", r.Name)
