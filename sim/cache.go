@@ -36,6 +36,9 @@ type cache struct {
 func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 	p, store := c.p, c.p.uplink.store
 	c.view = kube.NewView(store, c.kinds...)
+	if !c.p.brought {
+		c.view.ShareLists()
+	}
 	for _, index := range p.registration.Indexes {
 		kind, err := store.Server().KindOf(index.Kind)
 		if err != nil {

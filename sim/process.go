@@ -43,12 +43,14 @@ type process struct {
 	actor        actor
 	registration controllers.Registration
 	scheme       *runtime.Scheme
-	deps         controllers.Deps
-	uplink       uplink
-	cache        cache
-	queue        queue
-	flights      flights
-	still        stillness
+	// brought says that it is a user's, from a module.
+	brought bool
+	deps    controllers.Deps
+	uplink  uplink
+	cache   cache
+	queue   queue
+	flights flights
+	still   stillness
 	// resident is nil for a process in the cluster.
 	resident *resident
 	// on is the host that the story has put it on, nil for one beside the API server.
@@ -99,6 +101,7 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	if listed := b.spec.Controller(c.Name); listed != nil {
 		p.uplink.via = listed.Via
 	}
+	p.brought = b.sim.set.Brought(objects.Registered(b.sim.set, c.Name))
 	p.cache = cache{p: p, names: b.names}
 	p.queue = queue{p: p, entries: make(map[ticket]*entry)}
 	p.flights = flights{p: p, threads: &b.sim.threads}

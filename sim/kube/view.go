@@ -23,6 +23,8 @@ import (
 type View struct {
 	store   *Store
 	streams []stream // by Kind.slot
+	// shares says that a list without copies is handed out again.
+	shares bool
 }
 
 type stream struct {
@@ -69,6 +71,10 @@ func (v *View) of(k *Kind) *stream {
 	}
 	return &v.streams[k.slot]
 }
+
+// ShareLists lets a View hand out a list without copies again, until its kind changes. A real cache
+// makes a new slice of each, so this is for controllers that never change what they list.
+func (v *View) ShareLists() { v.shares = true }
 
 // Index declares a field index, which List needs for a field selector.
 func (v *View) Index(k *Kind, name string, extract client.IndexerFunc) {
@@ -241,7 +247,7 @@ func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 	if err != nil {
 		return err
 	}
-	plain := k.form == typed && shares(o.UnsafeDisableDeepCopy) && o.Limit == 0 && o.Continue == "" && o.FieldSelector == nil && o.LabelSelector == nil
+	plain := v.shares && k.form == typed && shares(o.UnsafeDisableDeepCopy) && o.Limit == 0 && o.Continue == "" && o.FieldSelector == nil && o.LabelSelector == nil
 	if plain && s.listed.valid && s.listed.namespace == o.Namespace {
 		k.setItems(list, s.listed.items)
 		list.SetContinue("continue-not-supported")

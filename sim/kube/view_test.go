@@ -426,6 +426,15 @@ func TestUncopiedReads(t *testing.T) {
 	if got := list(client.UnsafeDisableDeepCopy).Labels["a"]; got != "3" {
 		t.Errorf("a list doesn't show a change that was delivered: a=%s", got)
 	}
+	// The slice of a list belongs to whoever has it, as that of a real cache does.
+	list(client.UnsafeDisableDeepCopy).Name = "another"
+	if got := list(client.UnsafeDisableDeepCopy).Name; got == "another" {
+		t.Error("the cache was changed through the items of a list without copies")
+	}
+	view.ShareLists()
+	if list(client.UnsafeDisableDeepCopy) != list(client.UnsafeDisableDeepCopy) {
+		t.Error("a list that may be shared was made anew")
+	}
 }
 
 // TestRelistAsOf lists from a server that is behind: the state of then, and what
