@@ -155,7 +155,7 @@ var bystanders = map[history.Kind][]string{
 
 // objectsOf are the kinds of objects that an API event can be about.
 var objectsOf = map[history.Kind][]string{
-	history.NodeCreated: {"Node"}, history.NodeDeleted: {"Node"}, history.NodeReady: {"Node"}, history.NodeNotReady: {"Node"},
+	history.NodeCreated: {"Node"}, history.NodeTakenOver: {"Node"}, history.NodeDeleted: {"Node"}, history.NodeReady: {"Node"}, history.NodeNotReady: {"Node"},
 	history.NodeLabels: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
 	history.PodBound: {"Pod"}, history.PodTerminating: {"Pod"}, history.PodDeleted: {"Pod"},
 	history.MachineDeleting: {"Machine"}, history.DeletionPhase: {"Machine"}, history.DrainTimeout: {"Machine"}, history.Stamped: {"Machine", "Node"},

@@ -145,6 +145,10 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 		}
 	case history.ProvisioningState, history.MachineDeleted:
 		h.fenced, h.last = history.Event{}, history.Event{}
+	case history.HostConsumer:
+		if invariant.ByUser(e) { // that ends a fencing, and the mark outlasts it
+			h.fenced = history.Event{}
+		}
 	case history.FenceRequested:
 		c.requested(h, e)
 		h.named = e.Value

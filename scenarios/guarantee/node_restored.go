@@ -84,6 +84,10 @@ func (c *nodes) judge(e *history.Event) {
 	}
 	h.Demand.Observe(e, &c.roles)
 	switch e.Kind {
+	case history.NodeTakenOver: // as it is
+		was := c.hosts.Of(e.Value)
+		h.had, h.uid, h.ready, h.cordoned, h.labels = true, e.UID, was.ready, was.cordoned, was.labels
+		was.had, was.uid = false, ""
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
 		h.ready, h.cordoned, h.calledOff, h.labels, h.theirs = false, false, false, "", ""

@@ -55,6 +55,10 @@ func (c *leftovers) Observe(e *history.Event) *invariant.Violation {
 	case e.Host == "":
 	case layer == history.World:
 		c.hosts.Of(e.Host).Body.Observe(e)
+	case e.Kind == history.NodeTakenOver:
+		was, is := c.hosts.Of(e.Value), c.hosts.Of(e.Host)
+		is.node, is.ready, is.cordon, is.strange = *e, was.ready, was.cordon, false
+		was.node, was.left, was.cordon, was.ready = history.Event{}, history.Event{}, history.Event{}, false
 	case layer == history.API:
 		c.learn(c.hosts.Of(e.Host), e)
 	}

@@ -173,6 +173,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.node = ""
 		}
 		h.await(e)
+	case history.NodeTakenOver: // as it is; the other one's Machine names it as well
+		was := c.hosts.Of(e.Value)
+		h.node, h.ready, h.returned, h.sick, h.absent = e.UID, was.ready, was.returned, was.sick, history.Event{}
 	case history.NodeReady:
 		h.ready, h.returned, h.sick = *e, e.At, history.Event{}
 	case history.NodeNotReady:

@@ -138,6 +138,9 @@ const (
 const (
 	NodeCreated Kind = "node-created"
 	NodeDeleted Kind = "node-deleted"
+	// NodeTakenOver is a Node's being written to by the kubelet of another host than before, which
+	// has its name. From then on it stands for Host, and no longer for that in Value.
+	NodeTakenOver Kind = "node-taken-over"
 	// NodeDeleting is a Node's being marked for deletion while a finalizer keeps it.
 	NodeDeleting Kind = "node-deleting"
 	// NodeReady and NodeNotReady are changes of the Ready condition; a Node that
@@ -313,7 +316,7 @@ func (k Kind) Layer() Layer {
 		LinkRestored, LinkImpaired, QuorumLost, QuorumRegained, EvidenceLost, EvidenceRegained:
 		return World
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
-		StorageUnfenceAsked, NodeCreated, NodeDeleted,
+		StorageUnfenceAsked, NodeCreated, NodeDeleted, NodeTakenOver,
 		NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
 		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
@@ -488,6 +491,7 @@ var phrases = map[Kind]string{
 	EvidenceLost:         "the observer of {host} fell silent",
 	NodeCreated:          "the Node of {host} was created",
 	NodeDeleted:          "the Node of {host} was deleted",
+	NodeTakenOver:        "{host} took the Node of {value} over",
 	NodeReady:            "the Node of {host} became Ready",
 	NodeNotReady:         "the Node of {host} stopped being Ready",
 	PodBound:             "{object} was bound to {host}",

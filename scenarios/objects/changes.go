@@ -74,6 +74,8 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	}
 	if before == nil {
 		send(history.NodeCreated, "")
+	} else if was := before.Status.NodeInfo.SystemUUID; was != "" && was != after.Status.NodeInfo.SystemUUID {
+		send(history.NodeTakenOver, was)
 	}
 	if before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 		send(history.NodeDeleting, "")

@@ -309,6 +309,11 @@ func (d *drawer) event(e history.Event) {
 		return
 	}
 	h := d.host(e.Host)
+	if e.Kind == history.NodeTakenOver {
+		was := d.host(e.Value)
+		h.exists, h.ready, h.cordoned = true, was.ready, was.cordoned
+		was.exists, was.gone = false, true
+	}
 	switch e.Kind.Layer() {
 	case history.World:
 		h.world(e, mark)

@@ -231,7 +231,7 @@ func sides(o *play.Outcome, hosts, actors []string, seq int) (lines []string) {
 // What weighs nothing only repeats what others say, or is bookkeeping.
 var weights = map[history.Kind]int{
 	history.PowerOff: 6, history.PowerOn: 6, history.BootComplete: 6, history.WorkloadStarted: 6, history.WorkloadStopped: 6,
-	history.NodeDeleted: 6, history.PodDeleted: 6, history.HostReleased: 6, history.WatchdogFired: 6, history.WatchdogDisarmed: 6, history.QuorumLost: 6, history.QuorumRegained: 6, history.EvidenceLost: 6, history.LabStalled: 6, history.HostPaused: 6, history.HostResumed: 6,
+	history.NodeDeleted: 6, history.NodeTakenOver: 4, history.PodDeleted: 6, history.HostReleased: 6, history.WatchdogFired: 6, history.WatchdogDisarmed: 6, history.QuorumLost: 6, history.QuorumRegained: 6, history.EvidenceLost: 6, history.LabStalled: 6, history.HostPaused: 6, history.HostResumed: 6,
 	history.VolumeAttached: 5, history.VolumeDetached: 6, history.VolumeMounted: 6, history.VolumeUnmounted: 5, history.VolumeWritten: 5, history.VolumeFenced: 6, history.VolumeUnfenced: 6,
 	history.NodeOutOfService: 6, history.NodeInService: 6, history.VolumesInUse: 2, history.DetachAsked: 4, history.StorageFenceAsked: 5, history.StorageUnfenceAsked: 5,
 	history.OpApplied: 5, history.Deviated: 5, history.ControllerCrashed: 5, history.AnnotationSet: 5, history.AnnotationRemoved: 5,
