@@ -74,7 +74,7 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	}
 	if before == nil {
 		send(history.NodeCreated, "")
-	} else if was := before.Status.NodeInfo.SystemUUID; was != "" && was != after.Status.NodeInfo.SystemUUID {
+	} else if was := before.Status.NodeInfo.SystemUUID; was != after.Status.NodeInfo.SystemUUID {
 		send(history.NodeTakenOver, was)
 	}
 	if before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {

@@ -85,6 +85,35 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
+// TestTakeovers: only one host of a name takes its Node over from another. A Node whose status was
+// lost, or that names a machine by its firmware's own ID, stays whose it is.
+func TestTakeovers(t *testing.T) {
+	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{{Name: "a", NodeName: "n"}, {Name: "b", NodeName: "n"}, {Name: "c"}}})
+	kind, err := KindsOf(controllers.Default()).Of(&corev1.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := func(system string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+		n.Status.NodeInfo.SystemUUID = system
+		return n
+	}
+	for _, tc := range []struct{ before, after, want string }{
+		{"a", "b", "a -> b"}, {"b", "a", "b -> a"}, {"a", "a", ""}, {"", "a", ""}, {"a", "", ""}, {"a", "c", ""}, {"9f-2b", "a", ""},
+	} {
+		names.Reported("n", tc.after)
+		got := ""
+		names.Changes(kind, by(tc.before), by(tc.after), func(e history.Event) {
+			if e.Kind == history.NodeTakenOver {
+				got = e.Value + " -> " + e.Host
+			}
+		})
+		if got != tc.want {
+			t.Errorf("after %q it tells of %q: %q, not %q", tc.before, tc.after, got, tc.want)
+		}
+	}
+}
+
 func TestChanges(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "u1", Labels: map[string]string{"b": "2", "a": "1"}}}

@@ -125,7 +125,8 @@ func (n *Names) host(kind scenarios.Naming, name string) string {
 //
 // The host that an event belongs to is the object's own name for BareMetalHosts, the
 // Node's host for kinds that name one, and the host that a Machine's annotation names.
-// A Machine that has lost that is still the one of its host in the topology.
+// A Machine that has lost that is still the one of its host in the topology. A Node is taken over
+// only by one host of its name from another.
 func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
 	if kind.Changes == nil {
 		return
@@ -136,6 +137,12 @@ func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(histo
 			e.Host = n.host(scenarios.AfterMachine, name)
 		case kind.NamesNode:
 			e.Host = n.host(scenarios.AfterNode, e.Host)
+		}
+		if e.Kind == history.NodeTakenOver {
+			_, name, _ := strings.Cut(e.Object, "/")
+			if hosts := n.nodes[name]; e.Value == e.Host || !slices.Contains(hosts, e.Host) || !slices.Contains(hosts, e.Value) {
+				return
+			}
 		}
 		emit(e)
 	})
