@@ -432,7 +432,7 @@ func TestUncopiedReads(t *testing.T) {
 		t.Error("the cache was changed through the items of a list without copies")
 	}
 	view.ShareLists()
-	if list(client.UnsafeDisableDeepCopy) != list(client.UnsafeDisableDeepCopy) {
+	if first := list(client.UnsafeDisableDeepCopy); list(client.UnsafeDisableDeepCopy) != first {
 		t.Error("a list that may be shared was made anew")
 	}
 }
