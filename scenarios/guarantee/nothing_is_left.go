@@ -43,6 +43,7 @@ type leavings struct {
 	gone              history.Event // the end of a Machine that was still the consumer
 	deleting, marked  bool
 	fence             history.Event
+	barred            history.Event   // the last request to keep the host out of the storage
 	stamps            []history.Event // the standing stamps
 	holds             []history.Event // the annotations by which controllers hold the host
 	cordon            history.Event   // the cordon of a controller
@@ -103,7 +104,7 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 	case history.FenceEnded:
 		h.fence = history.Event{}
 	case history.StorageFenceAsked:
-		if tested {
+		if h.barred = *e; tested {
 			c.Judged++
 		}
 	case history.Stamped:
@@ -213,7 +214,7 @@ func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 		return invariant.Lack{Sentence: "nobody saw whether boot " + h.fence.Value + " of " + name + " is over, of which there is a NodeFence", Since: &h.fence, Blind: true}
 	case h.fence.Kind != "" && over:
 		return invariant.Lack{Sentence: "there is still a NodeFence of boot " + h.fence.Value + " of " + name + ", which is over", Since: &h.fence}
-	case h.KeptOut() && !invariant.ByUser(&h.Kept) && h.ready && !h.marked && h.machine != "" && len(h.holds) == 0:
+	case h.KeptOut() && !invariant.ByUser(&h.Kept) && !invariant.ByUser(&h.barred) && h.ready && !h.marked && h.machine != "" && len(h.holds) == 0:
 		return invariant.Lack{Sentence: "the storage still keeps " + name + " out, since " + invariant.Seconds(h.Kept.At), Since: &h.Kept}
 	case h.cordon.Kind != "" && !h.usersCordon && !h.deleting && h.machine != "" && h.fence.Kind == "":
 		return invariant.Lack{Sentence: "the Node of " + name + " is still cordoned, by " + h.cordon.Actor + " at " + invariant.Seconds(h.cordon.At), Since: &h.cordon}
