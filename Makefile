@@ -72,8 +72,8 @@ test: controlplane clients browser ## Run every test that needs no virtual machi
 
 # Tests that wait, for a control plane, a client or a browser, run beside those that compute, which give way to them.
 WAITING := lab(/(cluster|ironic))?|cmd/oncluster|scenarios/page|sim/kube/kubetest|test/process
-# make check vets, and looks for more.
-TESTS   := go test -vet=off -tags $(TAGS) -timeout 30m
+# make check vets, and looks for more. A make that a test starts is no child of this one.
+TESTS   := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL go test -vet=off -tags $(TAGS) -timeout 30m
 
 .PHONY: test-waiting test-computing
 test-waiting:
