@@ -72,6 +72,8 @@ test: controlplane clients browser ## Run every test that needs no virtual machi
 
 # Tests that wait, for a control plane, a client or a browser, run beside those that compute, which give way to them.
 WAITING := lab(/(cluster|ironic))?|cmd/oncluster|scenarios/page|sim/kube/kubetest|test/process
+# Of the others, these take longest, and begin: the last one is alone on all cores.
+LONGEST := fencelab/(test/(script|requests|docs)|sim|sim/(corpus|search))$$
 # make check vets, and looks for more. A make that a test starts is no child of this one.
 TESTS   := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL go test -vet=off -tags $(TAGS) -timeout 30m
 
@@ -79,7 +81,7 @@ TESTS   := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL go test -vet=off -tags $(TAGS
 test-waiting:
 	CGO_ENABLED=1 $(TESTS) $$($(GO) list -tags $(TAGS) ./... | grep -E '/fencelab/($(WAITING))$$')
 test-computing:
-	CGO_ENABLED=1 $(YIELD) $(TESTS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '/fencelab/($(WAITING))$$')
+	CGO_ENABLED=1 $(YIELD) $(TESTS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '/fencelab/($(WAITING))$$' | awk '/$(subst /,\/,$(LONGEST))/ {print; next} {rest = rest "\n" $$0} END {print rest}')
 	cd docs/examples/team-fencer && $(YIELD) go test -vet=off ./...
 	cd docs/examples/cluster-api && $(YIELD) go test -vet=off ./...
 	cd systems/metal-operator/kinds && $(YIELD) go test -vet=off ./...
