@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // recast puts controllers in the place of others, wherever a scenario names them, and a
