@@ -93,15 +93,16 @@ type program interface {
 
 // newProcess makes a process that has not started.
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
+	registered := objects.Registered(b.sim.set, c.Name)
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1}, registration: c.Registration, scheme: b.sim.set.SchemeOf(objects.Registered(b.sim.set, c.Name)),
+		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1},
+		registration: c.Registration, scheme: b.sim.set.SchemeOf(registered), brought: b.sim.set.Brought(registered),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
 	}
 	if listed := b.spec.Controller(c.Name); listed != nil {
 		p.uplink.via = listed.Via
 	}
-	p.brought = b.sim.set.Brought(objects.Registered(b.sim.set, c.Name))
 	p.cache = cache{p: p, names: b.names}
 	p.queue = queue{p: p, entries: make(map[ticket]*entry)}
 	p.flights = flights{p: p, threads: &b.sim.threads}

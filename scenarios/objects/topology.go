@@ -132,14 +132,14 @@ func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(histo
 		return
 	}
 	kind.Changes(before, after, func(e history.Event) {
-		switch of, name, _ := strings.Cut(e.Object, "/"); {
+		of, name, _ := strings.Cut(e.Object, "/")
+		switch {
 		case of == "Machine" && e.Host == "":
 			e.Host = n.host(scenarios.AfterMachine, name)
 		case kind.NamesNode:
 			e.Host = n.host(scenarios.AfterNode, e.Host)
 		}
 		if e.Kind == history.NodeTakenOver {
-			_, name, _ := strings.Cut(e.Object, "/")
 			if hosts := n.nodes[name]; e.Value == e.Host || !slices.Contains(hosts, e.Host) || !slices.Contains(hosts, e.Value) {
 				return
 			}
