@@ -75,32 +75,52 @@ func ByReport(machine *clusterv1.Machine, node *corev1.Node, reported string, ma
 // Sharer says who else may have the Node that a Machine's provider ID proves to be its own, or "".
 // The ID is that of the kubelet which created the Node, and a kubelet of the same name on another
 // host writes to that Node from then on (design, decision 25). A cache is enough, for it only
-// forbids.
+// forbids. A Machine may have no host.
 func Sharer(ctx context.Context, cache client.Reader, machine *clusterv1.Machine, node *corev1.Node, host *BareMetalHost) (string, error) {
 	var machines clusterv1.MachineList
 	if err := cache.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("list the Machines that may have Node %s: %w", node.Name, err)
 	}
-	for i := range machines.Items {
-		other := &machines.Items[i]
-		if client.ObjectKeyFromObject(other) != client.ObjectKeyFromObject(machine) && other.Status.NodeRef.Name == node.Name {
-			return "is named by Machine " + client.ObjectKeyFromObject(other).String() + " as well", nil
-		}
-	}
-	system := node.Status.NodeInfo.SystemUUID
-	if system == "" || strings.EqualFold(system, host.Status.Hardware.SystemUUID) {
-		return "", nil
+	if who := namer(machine, node, machines.Items); who != "" || !foreign(node, host) {
+		return who, nil
 	}
 	var hosts BareMetalHostList
 	if err := cache.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("list the hosts that may run Node %s: %w", node.Name, err)
 	}
-	for i := range hosts.Items {
-		if other := &hosts.Items[i]; strings.EqualFold(other.Status.Hardware.SystemUUID, system) {
-			return "is run by the system of BareMetalHost " + client.ObjectKeyFromObject(other).String() + " as well", nil
+	return runner(node, hosts.Items), nil
+}
+
+// SharerAmong is Sharer for a caller that has the lists.
+func SharerAmong(machine *clusterv1.Machine, node *corev1.Node, host *BareMetalHost, machines []clusterv1.Machine, hosts []BareMetalHost) string {
+	if who := namer(machine, node, machines); who != "" || !foreign(node, host) {
+		return who
+	}
+	return runner(node, hosts)
+}
+
+func namer(machine *clusterv1.Machine, node *corev1.Node, machines []clusterv1.Machine) string {
+	for i := range machines {
+		other := &machines[i]
+		if client.ObjectKeyFromObject(other) != client.ObjectKeyFromObject(machine) && other.Status.NodeRef.Name == node.Name {
+			return "is named by Machine " + client.ObjectKeyFromObject(other).String() + " as well"
 		}
 	}
-	return "", nil
+	return ""
+}
+
+func foreign(node *corev1.Node, host *BareMetalHost) bool {
+	system := node.Status.NodeInfo.SystemUUID
+	return system != "" && host != nil && !strings.EqualFold(system, host.Status.Hardware.SystemUUID)
+}
+
+func runner(node *corev1.Node, hosts []BareMetalHost) string {
+	for i := range hosts {
+		if other := &hosts[i]; strings.EqualFold(other.Status.Hardware.SystemUUID, node.Status.NodeInfo.SystemUUID) {
+			return "is run by the system of BareMetalHost " + client.ObjectKeyFromObject(other).String() + " as well"
+		}
+	}
+	return ""
 }
 
 // AnothersToo returns a proof if another Machine refers to the Node as well, by its provider ID or

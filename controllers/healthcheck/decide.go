@@ -52,6 +52,9 @@ type State struct {
 	Calm bool `json:"calm"`
 	// Guarded: without its host, the guarded Pods may be too few.
 	Guarded bool `json:"guarded"`
+	// Shared: its Node may be another host's as well, so that a mark would wait for a user, and
+	// count as unhealthy after the silence is over.
+	Shared bool `json:"shared"`
 	// Recorded is the verdict on record.
 	Recorded Verdict `json:"recorded"`
 }
@@ -88,7 +91,7 @@ func Decide(s State) Action {
 		// Its remediation is over, or its Node has just vanished: from now on
 		// it has the start-up time.
 		return RecordWaiting
-	case s.Expired && s.Allowed && s.Calm && !s.Guarded:
+	case s.Expired && s.Allowed && s.Calm && !s.Guarded && !s.Shared:
 		return Mark
 	}
 	return Nothing

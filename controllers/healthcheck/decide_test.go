@@ -4,11 +4,11 @@ import "testing"
 
 // everyState calls f with each possible State.
 func everyState(f func(State)) {
-	for bits := range 1 << 7 {
+	for bits := range 1 << 8 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, recorded := range []Verdict{Healthy, Waiting, Unhealthy} {
 			f(State{
-				Remediating: bit(0), Missing: bit(1), Sick: bit(2), Expired: bit(3), Allowed: bit(4), Calm: bit(5), Guarded: bit(6),
+				Remediating: bit(0), Missing: bit(1), Sick: bit(2), Expired: bit(3), Allowed: bit(4), Calm: bit(5), Guarded: bit(6), Shared: bit(7),
 				Recorded: recorded,
 			})
 		}
@@ -21,7 +21,7 @@ func TestDecideProperties(t *testing.T) {
 		action := Decide(s)
 		seen[action]++
 		unhealthy := s.Missing || s.Sick
-		if marks := action == Mark; marks && !(unhealthy && s.Expired && s.Allowed && s.Calm && !s.Guarded && !s.Remediating) {
+		if marks := action == Mark; marks && !(unhealthy && s.Expired && s.Allowed && s.Calm && !s.Guarded && !s.Shared && !s.Remediating) {
 			t.Errorf("marked without cause: %+v", s)
 		}
 		if s.Remediating && action != RecordUnhealthy && s.Recorded != Unhealthy {

@@ -128,6 +128,8 @@ type target struct {
 	// hostless says that it names no BareMetalHost that exists, so that nobody can
 	// remediate it.
 	hostless bool
+	// sharer says who else may have its Node, if anybody.
+	sharer string
 }
 
 // Reconcile does one step for one of the Machines of a MachineHealthCheck.
@@ -157,6 +159,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if seen.action == Mark {
 		seen.remediating = append(seen.remediating, seen.next)
+	}
+	for _, t := range seen.shared {
+		r.warn(t.machine, api.NodeUnproven, fmt.Sprintf("the Node %s, which status.nodeRef of the Machine names, is unhealthy, and %s: to fence one host proves nothing about the other, so the Machine is not marked before the other one's Node has a name of its own",
+			t.machine.Status.NodeRef.Name, t.sharer))
 	}
 	for _, t := range seen.remediating {
 		if live && t.hostless {
@@ -188,6 +194,8 @@ type outlook struct {
 	// after is how long it is until the next deadline.
 	after       time.Duration
 	remediating []target
+	// shared would be marked, but for whoever shares their Nodes.
+	shared []target
 }
 
 // assess looks at a check in the API server, if live, or else in the cache.
@@ -218,8 +226,11 @@ func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.Mac
 	for _, t := range targets {
 		t.state.Calm = calm <= 0
 		t.state.Allowed = least <= unhealthy && unhealthy <= most
-		if t.state.Guarded = guard(t.machine.Status.NodeRef.Name); t.state.Guarded && t.state.Expired && (seen.after == 0 || lookAgain < seen.after) {
+		if t.state.Guarded = guard(t.machine.Status.NodeRef.Name); (t.state.Guarded || t.state.Shared) && t.state.Expired && (seen.after == 0 || lookAgain < seen.after) {
 			seen.after = lookAgain
+		}
+		if t.state.Shared {
+			seen.shared = append(seen.shared, t)
 		}
 		if t.state.Remediating {
 			seen.remediating = append(seen.remediating, t)
@@ -356,8 +367,12 @@ func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.Ma
 		if !selects(check, selector, machine) {
 			continue
 		}
-		t := target{machine: machine, hostless: others.power[machine.Annotations[api.HostAnnotation]] == nil}
+		t := target{machine: machine, hostless: others.host(machine) == nil}
 		r.examine(others, check, &t)
+		if live && t.state.Expired && !t.state.Missing {
+			t.sharer = api.SharerAmong(machine, others.nodes[machine.Status.NodeRef.Name], others.host(machine), machines.Items, others.hosts)
+			t.state.Shared = t.sharer != ""
+		}
 		targets = append(targets, t)
 	}
 	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.machine.Name, b.machine.Name) })
@@ -391,9 +406,9 @@ type others struct {
 	// live says that all this was read from the API server.
 	live bool
 	// held are the hosts that are being remediated, as Machines name them.
-	held []string
-	// power is when each host was powered on last or asked to reboot.
-	power map[string]*api.ProvisionStatus
+	held  []string
+	hosts []api.BareMetalHost
+	named map[string]*api.BareMetalHost // as Machines do
 }
 
 func (r *Reconciler) readOthers(ctx context.Context, reader client.Reader) (others, error) {
@@ -410,14 +425,19 @@ func (r *Reconciler) readOthers(ctx context.Context, reader client.Reader) (othe
 	if err := reader.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
 		return others{}, fmt.Errorf("list the BareMetalHosts: %w", err)
 	}
-	o.power = make(map[string]*api.ProvisionStatus, len(hosts.Items))
+	o.hosts, o.named = hosts.Items, make(map[string]*api.BareMetalHost, len(hosts.Items))
 	for i := range hosts.Items {
-		o.power[hosts.Items[i].Namespace+"/"+hosts.Items[i].Name] = &hosts.Items[i].Status.Provisioning
+		o.named[hosts.Items[i].Namespace+"/"+hosts.Items[i].Name] = &hosts.Items[i]
 		if _, held := hosts.Items[i].Annotations[api.RemediationRebootAnnotation]; held {
 			o.held = append(o.held, hosts.Items[i].Namespace+"/"+hosts.Items[i].Name)
 		}
 	}
 	return o, nil
+}
+
+// host is the one that a Machine names, or nil.
+func (o others) host(machine *clusterv1.Machine) *api.BareMetalHost {
+	return o.named[machine.Annotations[api.HostAnnotation]]
 }
 
 // examine gathers the facts about one Machine.
@@ -471,12 +491,12 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 // away, so that its condition is about an older start. When the host was powered on is on record by
 // another clock, but not before this process saw it last without; one that starts counts anew.
 func (r *Reconciler) lastStart(o others, machine *clusterv1.Machine) time.Time {
-	name := machine.Annotations[api.HostAnnotation]
-	host := o.power[name]
-	if host == nil {
+	found := o.host(machine)
+	if found == nil {
 		return time.Time{}
 	}
-	without := r.without(name, host.LastPoweredOn, o)
+	host := &found.Status.Provisioning
+	without := r.without(machine.Annotations[api.HostAnnotation], host.LastPoweredOn, o)
 	switch {
 	case host.RebootPending(), len(host.HeldOffFor) > 0:
 		return o.asked

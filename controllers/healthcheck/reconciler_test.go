@@ -599,3 +599,41 @@ func TestChecksOf(t *testing.T) {
 		t.Errorf("checks %v", got)
 	}
 }
+
+// TestSharedNode: two Machines name one Node that is silent. Neither is marked before the other one
+// names it no more, and a third, which shares nothing, is marked meanwhile.
+func TestSharedNode(t *testing.T) {
+	w := newWard(t, 3, nil)
+	rename := func(node string) {
+		var m clusterv1.Machine
+		w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-2"}, &m))
+		m.Status.NodeRef.Name = node
+		w.must(w.client.Status().Update(ctx, &m))
+	}
+	marked := func(want string) {
+		t.Helper()
+		wait := w.settle()
+		var machines clusterv1.MachineList
+		w.must(w.client.List(ctx, &machines))
+		got := ""
+		for _, m := range machines.Items {
+			if _, ok := m.Annotations[api.ExternalRemediationAnnotation]; ok {
+				got += m.Name + " "
+			}
+		}
+		if got != want || wait <= 0 || wait > lookAgain {
+			t.Errorf("marked are %q, want %q; it looks again after %s", got, want, wait)
+		}
+	}
+	rename("worker-1")
+	w.setReady("worker-1", corev1.ConditionUnknown)
+	w.setReady("worker-3", corev1.ConditionUnknown)
+	w.settle()
+	w.pass(30 * time.Second)
+	marked("worker-3 ")
+	if len(w.warnings) == 0 || !strings.Contains(w.warnings[0], "is named by Machine metal3/worker-2 as well") {
+		t.Errorf("warned %q", w.warnings)
+	}
+	rename("worker-2")
+	marked("worker-1 worker-3 ")
+}

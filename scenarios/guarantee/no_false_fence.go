@@ -124,6 +124,14 @@ func (h *suspected) wanted() bool {
 func (c *accusers) Observe(e *history.Event) *invariant.Violation {
 	c.targets.Observe(e)
 	c.begun = c.begun || e.Kind == history.RunStarted
+	if invariant.OfNode(e) {
+		c.hosts.Of(e.Host)
+		for i := range c.hosts.Hosts {
+			if h := &c.hosts.Hosts[i]; c.targets.Concerns(e, h.Name) {
+				c.node(&h.State, c.targets.Node(h.Name), e)
+			}
+		}
+	}
 	if e.Host != "" {
 		h := c.hosts.Of(e.Host)
 		was := h.wanted()
@@ -242,8 +250,6 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 		c.quorum(h, e)
 	case history.EvidenceLost:
 		c.Suspend(e, ", so that nobody saw whether it was powered off")
-	case history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady:
-		c.node(h, e)
 	}
 }
 
@@ -436,21 +442,20 @@ func (c *accusers) wasSick(h *suspected, e *history.Event) bool {
 	return false
 }
 
-func (c *accusers) node(h *suspected, e *history.Event) {
-	n := condition{exists: h.now.exists, ready: h.now.ready, since: *e}
+// node notes how the Node of a Machine is from e on, by itself or because it is another one.
+func (c *accusers) node(h *suspected, named *invariant.Named, e *history.Event) {
+	n := condition{exists: named.UID != "", ready: named.Ready, since: *e}
 	switch e.Kind {
-	case history.NodeCreated:
-		n.exists, n.ready = true, false
-	case history.NodeDeleted:
-		n.exists, n.ready = false, false
-		since := h.now.since.At
-		n.seen = h.now.ready && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
+	case history.MachineNode:
+		n.older = e.At - named.Since.At
 	case history.NodeReady:
-		n.ready = true
 		h.created = history.Event{}
 	case history.NodeNotReady:
-		n.ready = false
 		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
+	}
+	if !n.exists {
+		since := h.now.since.At
+		n.seen = h.now.ready && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
 	}
 	if h.now.ready && !n.ready {
 		h.unready = *e

@@ -125,11 +125,17 @@ func (c *storms) Observe(e *history.Event) *invariant.Violation {
 	if e.Host != "" && e.Kind.Layer() == history.API {
 		c.judge(c.hosts.Of(e.Host), e)
 	}
+	if invariant.OfNode(e) {
+		for i := range c.hosts.Hosts {
+			if h := &c.hosts.Hosts[i]; c.targets.Concerns(e, h.Name) {
+				h.State.become(c.targets.Node(h.Name), e)
+			}
+		}
+	}
 	return c.Tell()
 }
 
 func (c *storms) judge(h *stormy, e *history.Event) {
-	node, ready := h.node, h.ready
 	switch e.Kind {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		switch set := e.Kind == history.AnnotationSet; e.Key {
@@ -155,18 +161,15 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 	case history.FenceEnded:
 		h.named = ""
 		h.ended = h.request.Kind != ""
-	case history.NodeCreated:
-		h.node, h.ready = true, false
-	case history.NodeDeleted:
-		h.node, h.ready = false, false
-	case history.NodeReady:
-		h.ready, h.returned = true, true
-	case history.NodeNotReady:
-		h.ready = false
 	}
-	if node != h.node || ready != h.ready {
-		h.since = *e
+}
+
+// become notes how the Machine's Node is from e on.
+func (h *stormy) become(n *invariant.Named, e *history.Event) {
+	if exists := n.UID != ""; exists != h.node || n.Ready != h.ready {
+		h.node, h.ready, h.since = exists, n.Ready, *e
 	}
+	h.returned = h.returned || e.Kind == history.NodeReady
 }
 
 func (c *storms) marked(h *stormy, e *history.Event, set bool) {

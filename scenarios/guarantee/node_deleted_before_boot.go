@@ -40,8 +40,12 @@ type returns struct {
 type returnHost struct {
 	invariant.Body
 	invariant.Start
-	fence   invariant.Fence
-	node    string
+	fence invariant.Fence
+	node  string
+	// names is the Node that the Machine names, if known: another one has not to be deleted for the
+	// host.
+	names   string
+	known   bool
 	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
@@ -81,6 +85,12 @@ func (c *returns) judge(e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated:
 		h.node, h.created = e.UID, *e
+	case history.MachineNode:
+		if h.names, h.known = e.Value, true; h.own() == "" && invariant.ByUser(e) {
+			h.fence.Node, h.off = "", false
+		}
+	case history.MachineDeleted:
+		h.known = false
 	case history.NodeDeleted:
 		c.Settle(invariant.Cause{Host: e.Host, Thing: e.UID}, e)
 		if h.node == e.UID {
@@ -109,8 +119,8 @@ func (c *returns) judge(e *history.Event) {
 		}
 	case history.PowerOff:
 		if h.fence.Marked && invariant.Plays(e.Actor, c.roles.Remediation) && !invariant.Plays(e.Actor, c.roles.Power) {
-			h.fence.Node = h.node // fenced by a command of its own, and no annotation
-			h.off = h.node != ""
+			h.fence.Node = h.own() // fenced by a command of its own, and no annotation
+			h.off = h.fence.Node != ""
 		}
 		h.off, h.excused, h.released = h.off || h.fence.Asked && h.fence.Node != "", false, false
 	case history.PowerOn:
@@ -133,7 +143,7 @@ func (c *returns) judge(e *history.Event) {
 
 func (c *returns) annotated(h *returnHost, e *history.Event) {
 	had, before := h.fence.Node, h.fence.Asked
-	h.fence.Observe(e, h.node, &c.roles)
+	h.fence.Observe(e, h.own(), &c.roles)
 	if had == "" {
 		h.calledOff()
 	}
@@ -165,6 +175,14 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 	case h.fence.Asked && e.Key == h.fence.Key && h.IsOff():
 		h.off = true
 	}
+}
+
+// own is the Node that the host has and its Machine names, or "".
+func (h *returnHost) own() string {
+	if h.known && h.created.Object != "Node/"+h.names {
+		return ""
+	}
+	return h.node
 }
 
 // calledOff ends the wait for the Node of a fenced boot that is out of service: nothing runs there.

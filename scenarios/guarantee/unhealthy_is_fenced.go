@@ -33,6 +33,10 @@ var unhealthyIsFenced = invariant.Invariant{
 // another boot than the one that the Node reported when the mark was set answers another mark.
 // And it judges every Node that stops being Ready, by whether the health check marks its
 // Machine in time, if nothing hinders it and as many Machines are unhealthy as it acts on.
+//
+// A Node that may be another host's as well is none to be judged by. To be silent is certain of
+// both hosts, but to fence one proves nothing about the other, so a user has to part them:
+// only then does a Machine have to be marked, or its mark to be answered.
 type rescues struct {
 	invariant.Promise
 	roles   invariant.Roles
@@ -79,6 +83,7 @@ type patient struct {
 	handed   history.Event // since when nothing keeps the health check from the Machine
 	sick     history.Event // when a Node that had been Ready for a while stopped being Ready
 	absent   history.Event // since when there is no Node although the host has been started
+	shared   bool          // the Node may be another host's as well
 }
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {
@@ -97,9 +102,34 @@ func (c *rescues) Observe(e *history.Event) *invariant.Violation {
 	}
 	c.Promise.Observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
-		c.judge(c.hosts.Of(e.Host), e)
+		if h := c.hosts.Of(e.Host); !invariant.OfNode(e) {
+			c.judge(h, e)
+		}
+		if invariant.OfNode(e) || e.Kind == history.MachineDeleted {
+			c.names(e)
+		}
 	}
 	return c.Tell()
+}
+
+// names hands a Node's event to each host whose Machine names the Node, and notes whose Node may be
+// another's from e on.
+func (c *rescues) names(e *history.Event) {
+	for i := range c.hosts.Hosts {
+		h := &c.hosts.Hosts[i]
+		s := &h.State
+		if e.UID == s.marked && (e.Kind == history.NodeDeleted || e.Kind == history.NodeCreated) {
+			s.marked = ""
+		}
+		if invariant.OfNode(e) && c.targets.Concerns(e, h.Name) {
+			c.judge(s, e)
+		}
+		if was := s.shared; was != c.targets.Shared(h.Name) {
+			if s.shared = !was; was {
+				s.hand(e)
+			}
+		}
+	}
 }
 
 func (c *rescues) judge(h *patient, e *history.Event) {
@@ -161,10 +191,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		case invariant.SkipAnnotation:
 			h.hand(e)
 		}
+	case history.MachineNode:
+		c.renamed(h, e)
 	case history.NodeCreated, history.NodeDeleted:
-		if e.UID == h.marked {
-			h.marked = ""
-		}
 		if h.ready.Kind != "" {
 			h.lost = *e
 		}
@@ -173,9 +202,6 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.node = ""
 		}
 		h.await(e)
-	case history.NodeTakenOver: // as it is; the other one's Machine names it as well
-		was := c.hosts.Of(e.Value)
-		h.node, h.ready, h.returned, h.sick, h.absent = e.UID, was.ready, was.returned, was.sick, history.Event{}
 	case history.NodeReady:
 		h.ready, h.returned, h.sick = *e, e.At, history.Event{}
 	case history.NodeNotReady:
@@ -189,6 +215,30 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		}
 		h.ready = history.Event{}
 	}
+}
+
+// renamed notes that the Machine names another Node from e on, or none. A mark that stands then
+// needs the deletion of this one, unless a controller under test chose it.
+func (c *rescues) renamed(h *patient, e *history.Event) {
+	n := c.targets.Node(e.Host)
+	if n.UID == h.node {
+		return
+	}
+	if h.marked != "" && c.roles.Blameless(e) {
+		h.marked = n.UID
+	}
+	if h.ready.Kind != "" {
+		h.lost = *e
+	}
+	h.node, h.ready, h.sick, h.returned = n.UID, history.Event{}, history.Event{}, e.At
+	switch {
+	case n.Ready:
+		h.ready = *e
+	case n.Had:
+		h.sick = *e
+		h.hand(e)
+	}
+	h.await(e)
 }
 
 // hand notes that e has given the Machine to the health check, or taken it away. A Node that is not
@@ -225,7 +275,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.wentOff, h.perhaps = h.IsOff(), !h.Known()
 			h.about = ""
-			if h.Known() && h.Complete && h.ready.Kind != "" && h.ready.At > h.Began.At {
+			if h.Known() && h.Complete && h.ready.Kind != "" && h.ready.At > h.Began.At && !h.shared {
 				h.about = h.Boot
 			}
 			h.answered = h.fenced() || h.wentOff || h.perhaps
@@ -294,7 +344,7 @@ func (c *rescues) on() invariant.Parties { return invariant.Parties{First: c.rol
 // expire judges a Node that has not been Ready for too long when e comes.
 func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	s := &h.State
-	if s.sick.Kind == "" || c.roles.HealthCheck == "" {
+	if s.sick.Kind == "" || s.shared || c.roles.HealthCheck == "" {
 		return
 	}
 	if why := c.targets.Unsettled(); why != "" {
@@ -419,7 +469,7 @@ func (c *rescues) Lacks() iter.Seq[invariant.Lack] {
 			h := &c.hosts.Hosts[i]
 			s := &h.State
 			what, target := s.missing(), c.targets.Of(h.Name)
-			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || target.Unmanaged || target.Paused || what == "" ||
+			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || s.shared || target.Unmanaged || target.Paused || what == "" ||
 				s.consumer != "" && s.consumer != s.mark.Object {
 				continue
 			}

@@ -44,6 +44,7 @@ type Targets struct {
 	Changed history.Event
 	checks  []namedCheck
 	hosts   Roster[Target]
+	nodes   Roster[Named]
 }
 
 // namedCheck is one health check, and unread says that its content was not understood.
@@ -71,6 +72,18 @@ type Target struct {
 	Gone, Leaving, Paused, Skipped, Unmanaged bool
 	// Since is the event that last changed whether it counts.
 	Since history.Event
+	// node is the Node that the Machine names, and names says that the history has that.
+	node  string
+	names bool
+}
+
+// Named is a Node by its name.
+type Named struct {
+	// UID is that of the Node, "" if there is none, and host the one that the name stands for.
+	UID, host string
+	// Ready says that it is so since the last change, and Had that it has been at some time.
+	Ready, Had bool
+	Since      history.Event
 }
 
 // Counts reports whether the Machine is a target: it takes part in the number of Machines,
@@ -83,8 +96,11 @@ func (t *Targets) Observe(e *history.Event) {
 		t.Changed = *e
 		t.change(e)
 	}
+	if OfNode(e) && e.Kind != history.MachineNode {
+		t.node(e)
+	}
 	switch e.Kind {
-	case history.AnnotationSet, history.AnnotationRemoved, history.ProvisioningState, history.MachineCreated, history.MachineDeleting, history.MachineDeleted:
+	case history.AnnotationSet, history.AnnotationRemoved, history.ProvisioningState, history.MachineCreated, history.MachineDeleting, history.MachineDeleted, history.MachineNode:
 	default:
 		return
 	}
@@ -102,6 +118,9 @@ func (t *Targets) Observe(e *history.Event) {
 		h.Leaving = true
 	case history.MachineDeleted:
 		h.Gone, h.Paused, h.Skipped = true, false, false
+		h.names = false
+	case history.MachineNode:
+		h.node, h.names = e.Value, true
 	default:
 		switch {
 		case !strings.HasPrefix(e.Object, "Machine/"):
@@ -114,6 +133,70 @@ func (t *Targets) Observe(e *history.Event) {
 	if h.Counts() != counted {
 		h.Since = *e
 	}
+}
+
+// OfNode reports whether an event is a change of a Node, or of which one a Machine names.
+func OfNode(e *history.Event) bool {
+	return e.Kind == history.MachineNode || strings.HasPrefix(e.Object, "Node/") && e.Host != "" && e.Kind.Layer() == history.API
+}
+
+func (t *Targets) node(e *history.Event) {
+	n := t.nodes.Of(strings.TrimPrefix(e.Object, "Node/"))
+	n.host = e.Host
+	switch e.Kind {
+	case history.NodeCreated, history.NodeDeleted:
+		if *n = (Named{host: e.Host, Since: *e}); e.Kind == history.NodeCreated {
+			n.UID = e.UID
+		}
+	case history.NodeReady:
+		n.Ready, n.Had, n.Since = true, true, *e
+	case history.NodeNotReady:
+		n.Ready, n.Since = false, *e
+	}
+}
+
+// Concerns reports whether an event of OfNode is about the Node of a host's Machine. It is about
+// each Machine that names the Node, whichever host runs that. Where the history has no names, it is
+// about the host that the Node stands for.
+func (t *Targets) Concerns(e *history.Event, host string) bool {
+	if h := t.hosts.Of(host); h.names && e.Kind != history.MachineNode {
+		return e.Object[len("Node/"):] == h.node
+	}
+	return e.Host == host
+}
+
+// Node is that of a host's Machine.
+func (t *Targets) Node(host string) *Named {
+	h := t.hosts.Of(host)
+	if h.names {
+		return t.nodes.Of(h.node)
+	}
+	for i := range t.nodes.Hosts {
+		if n := &t.nodes.Hosts[i].State; n.host == host {
+			return n
+		}
+	}
+	return new(Named)
+}
+
+// Shared reports whether the Node that a host's Machine names may be another host's: another
+// Machine names it too, or another host's kubelet wrote to it last. Then nothing that the Node says
+// is certainly about this host.
+func (t *Targets) Shared(host string) bool {
+	h := *t.hosts.Of(host)
+	if !h.names || h.node == "" {
+		return false
+	}
+	n := t.nodes.Of(h.node)
+	if n.UID == "" || n.host != host {
+		return n.UID != ""
+	}
+	for i := range t.hosts.Hosts {
+		if o := &t.hosts.Hosts[i]; o.Name != host && o.State.names && o.State.node == h.node {
+			return true
+		}
+	}
+	return false
 }
 
 // change takes in what a user has done to a health check. One that is new is made. What
