@@ -25,10 +25,10 @@ func searchCommand() *cobra.Command {
 		Short: "Search the schedules of scenarios, and say what was covered",
 		Long: `Search plays each scenario's schedules in the simulator: each step once after each step
 that depends on it, each fault of each step, other lengths of what takes its time by
-itself, and beyond these what coverage and chance lead to. It says beforehand how many
-that are and how long they take, and afterwards what a verdict of held is worth: what was
-played of what there is, how often each guarantee was put to the test, and which checks
-of the simulator itself have passed.
+itself, late answers before decisions, and beyond these what coverage and chance lead to.
+It says beforehand how many that are and how long they take, and afterwards what a verdict
+of held is worth: what was played of what there is, how often each guarantee was put to
+the test, and which checks of the simulator itself have passed.
 
 Without --schedules and --for it plays all that there is around the default schedule: with
 --depth 2 also each two deviations that meet, or of which one makes the other possible.`,

@@ -77,7 +77,7 @@ func TestReach(t *testing.T) {
 		}
 		return s, tally
 	}
-	narrow, tally := searched(Options{Strategy: "portfolio", Seed: 1, Within: 10 * time.Millisecond, Schedules: 200})
+	narrow, tally := searched(Options{Strategy: "portfolio", Seed: 1, Within: 10 * time.Millisecond, Schedules: 100})
 	gaps := narrow.Gaps(tally)
 	const planted = "reboot's command On worker-1 came before worker-1.kubelet's renewal of the Lease of Node/worker-1"
 	if !slices.Contains(gaps, planted) || len(gaps) == len(narrow.Edges) {

@@ -24,7 +24,8 @@ const apart = 90 * time.Second
 //
 // When a step takes its time by itself (a boot, a timer, a time-out), the length of that is not
 // only an order: whatever is timed from its end moves along. Such a step also gets the fixed delays
-// of a sweep.
+// of a sweep. Neither is the last answer before a controller decides on an effect: it decides by
+// how old things are by then, so that answer also comes late by whole seconds.
 func newOrders(from *space) chosen {
 	o := arrange(from.steps, from.bound)
 	order, _ := ordered(from.steps, o.of)
@@ -53,6 +54,8 @@ type arrangement struct {
 	depend [][]bool
 	// ends says which steps are the first or the last of their kind that were taken.
 	ends []bool
+	// decides says which steps bring the last answer before a controller decides on an effect.
+	decides []bool
 	// descends is room for the steps that descend from one.
 	descends []bool
 }
@@ -60,7 +63,7 @@ type arrangement struct {
 func arrange(story []told, bound time.Duration) *arrangement {
 	a := &arrangement{
 		story: story, bound: bound, index: make(map[string]int, len(story)),
-		prints: make([]int, len(story)), ends: make([]bool, len(story)), descends: make([]bool, len(story)),
+		prints: make([]int, len(story)), ends: make([]bool, len(story)), decides: make([]bool, len(story)), descends: make([]bool, len(story)),
 	}
 	known, first, last := make(map[string]int), make(map[kind]int), make(map[kind]int)
 	var likes []steps.Step
@@ -89,6 +92,9 @@ func arrange(story []told, bound time.Duration) *arrangement {
 			first[story[i].kind()] = i
 		}
 		last[story[i].kind()] = i
+		if s := &story[i]; s.Effect && s.Class.Sends() && s.cause >= 0 && story[s.cause].Actor == s.Actor {
+			a.decides[s.cause] = story[s.cause].Class.Sends()
+		}
 	}
 	for k, i := range first { // order does not matter: each has its own
 		a.ends[i], a.ends[last[k]] = true, true
@@ -98,7 +104,7 @@ func arrange(story []told, bound time.Duration) *arrangement {
 
 // of returns what to try of a step.
 func (a *arrangement) of(i int) []scenarios.Deviation {
-	return slices.Concat(a.orders(i), a.faults(i), a.lengths(i))
+	return slices.Concat(a.orders(i), a.faults(i), a.lengths(i), a.ages(i))
 }
 
 // orders returns the orders in which a step comes after another one that depends on it.

@@ -52,6 +52,8 @@ func (a *arm) yield() float64 { return float64(a.fresh+1) / float64(a.given+1) }
 const (
 	// 1 in turnOneIn schedules goes to the arms in turn, so that none starves.
 	turnOneIn = 4
+	// A list of no more schedules than 1 in littleOneIn is played first.
+	littleOneIn = 10
 	// Where no budget is given, 1 in endlessOneIn schedules goes to the arms that have no end.
 	endlessOneIn = 5
 )
@@ -63,7 +65,7 @@ func newPortfolio(from *space) chosen {
 	for _, list := range []struct {
 		name string
 		of   func(i int) []scenarios.Deviation
-	}{{"orders", a.orders}, {"faults", a.faults}, {"lengths", a.lengths}} {
+	}{{"orders", a.orders}, {"faults", a.faults}, {"lengths", a.lengths}, {"ages", a.ages}} {
 		order, even := ordered(from.steps, list.of)
 		all += len(order)
 		if len(order) > 0 {
@@ -106,8 +108,8 @@ func (p *portfolio) Next(n int) (campaign.Schedule, bool) {
 }
 
 // choose returns the arm of the n-th schedule, or nil if none has any more: the one that yields
-// most, and now and then each in turn. When the budget is no more than what is left of the arms
-// that have an end, it is theirs.
+// most, and now and then each in turn. What takes little of the budget comes first. When the budget
+// is no more than what is left of the arms that have an end, it is theirs.
 func (p *portfolio) choose(n int) *arm {
 	left, listed := 0, 0
 	for _, a := range p.arms {
@@ -116,6 +118,9 @@ func (p *portfolio) choose(n int) *arm {
 	only := p.total >= listed && p.total-n <= left
 	var may []*arm
 	for _, a := range p.arms {
+		if a.left() > 0 && a.size <= p.total/littleOneIn {
+			return a
+		}
 		if a.left() > 0 || a.size == 0 && !only && !a.ended && (left == 0 || !a.last) {
 			may = append(may, a)
 		}
@@ -222,7 +227,7 @@ func (p *portfolio) Sample(n int) (some []scenarios.Deviation) {
 func (p *portfolio) Claims() (all []campaign.Claim) {
 	single := campaign.Claim{
 		With: "one deviation", Whole: true,
-		Text: fmt.Sprintf("each step once after each that depends on it within %s, each fault of each step, and other lengths of what takes its time by itself; of what recurs while no controller decides anything new, the first and the last time", p.bound),
+		Text: fmt.Sprintf("each step once after each that depends on it within %s, each fault of each step, other lengths of what takes its time by itself, and the last answer before each effect late; of what recurs while no controller decides anything new, the first and the last time", p.bound),
 	}
 	for _, a := range p.arms {
 		single.Whole = single.Whole && a.left() == 0
@@ -236,13 +241,21 @@ func (p *portfolio) Claims() (all []campaign.Claim) {
 	return append([]campaign.Claim{single}, all...)
 }
 
-// faults and lengths are the other single deviations of a step.
+// faults, lengths and ages are the other single deviations of a step.
 func (a *arrangement) faults(i int) []scenarios.Deviation {
 	return a.singles(i, func(d scenarios.Deviation) bool { return d.Fault != "" })
 }
 
 func (a *arrangement) lengths(i int) []scenarios.Deviation {
 	return a.singles(i, func(d scenarios.Deviation) bool { return d.Fault == "" && a.story[i].Class.Lasts() })
+}
+
+// ages are late answers that a controller decides by, by whole seconds: it has no finer limits for
+// how old a thing may be.
+func (a *arrangement) ages(i int) []scenarios.Deviation {
+	return a.singles(i, func(d scenarios.Deviation) bool {
+		return d.Fault == "" && a.decides[i] && time.Duration(d.Delay) >= time.Second
+	})
 }
 
 func (a *arrangement) singles(i int, which func(scenarios.Deviation) bool) (some []scenarios.Deviation) {

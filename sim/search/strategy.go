@@ -42,7 +42,7 @@ var strategies = []struct {
 	Kind
 }{
 	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point; with --schedules, the N most telling ones, spread over the story", newSweep, Kind{Ends: true}},
-	{"orders", "each order of two dependent steps, each fault of each step, and other lengths of what takes its time by itself", newOrders, Kind{Ends: true, Combines: true}},
+	{"orders", "each order of two dependent steps, each fault of each step, other lengths of what takes its time by itself, and late answers before decisions", newOrders, Kind{Ends: true, Combines: true}},
 	{"pairs", "random pairs of those", newPairs, Kind{}},
 	{"random", "random schedules", newRandom, Kind{}},
 	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided, Kind{Learns: true}},
