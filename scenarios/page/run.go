@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -351,14 +352,24 @@ func (r *Run) began() time.Duration {
 // host when it happened, nil if that isn't known.
 func (r *Run) Decision(e *history.Event) *Entry { return decisionsIn(r.Trace).behind(e) }
 
-// decisions holds the decisions of a trace by process, in order.
-type decisions map[string][]*Entry
+// decisions finds the decisions of a trace by their process and by what they are about.
+type decisions struct {
+	trace []Entry
+	// of has the places in the trace, in order.
+	of map[about][]int
+}
+
+// about is a process, and the name of an object or a host.
+type about struct{ process, name string }
 
 func decisionsIn(trace []Entry) decisions {
-	d := make(decisions)
+	d := decisions{trace, make(map[about][]int)}
 	for i := range trace {
 		if t := &trace[i]; t.What == "decided" {
-			d[t.Process] = append(d[t.Process], t)
+			for key := range strings.SplitSeq(t.Key, " or ") {
+				at := about{t.Process, key[strings.LastIndex(key, "/")+1:]}
+				d.of[at] = append(d.of[at], i)
+			}
 		}
 	}
 	return d
@@ -366,23 +377,28 @@ func decisionsIn(trace []Entry) decisions {
 
 // behind is the decision behind an event: see [Run.Decision].
 func (d decisions) behind(e *history.Event) *Entry {
-	for _, t := range slices.Backward(d[e.Actor]) {
-		if t.At <= e.At && about(t.Key, e) {
-			return t
+	last := -1
+	for _, name := range []string{e.Host, lastWord(e.Object), lastWord(e.Value)} {
+		if name == "" {
+			continue
+		}
+		all := d.of[about{e.Actor, name}]
+		if n := sort.Search(len(all), func(i int) bool { return d.trace[all[i]].At > e.At }); n > 0 {
+			last = max(last, all[n-1])
 		}
 	}
-	return nil
+	if last < 0 {
+		return nil
+	}
+	return &d.trace[last]
 }
 
-// about says that one of the keys of a decision is that of the object or of the host of an event.
-func about(keys string, e *history.Event) bool {
-	for key := range strings.SplitSeq(keys, " or ") {
-		name := key[strings.LastIndex(key, "/")+1:]
-		if name != "" && (name == e.Host || strings.HasSuffix(e.Object, "/"+name) || strings.HasSuffix(e.Value, "/"+name) || strings.HasSuffix(e.Value, " "+name)) {
-			return true
-		}
+// lastWord is the name in KIND/NAME, and the last of several words; empty if there is but one.
+func lastWord(text string) string {
+	if i := strings.LastIndexAny(text, "/ "); i >= 0 {
+		return text[i+1:]
 	}
-	return false
+	return ""
 }
 
 // nothing is the name of a controller's decision to do nothing.
