@@ -71,10 +71,18 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 	audits, errs := make([]*finding.Audit, len(suspects)), make([]error, len(suspects))
 	inParallel(ctx, len(suspects), func(i int) {
 		audits[i], errs[i] = suspects[i].audit(ctx, dir, right, limit)
-		if errs[i] == nil {
-			fmt.Printf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
-				suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
+		if errs[i] != nil {
+			return
 		}
+		said := fmt.Sprintf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
+			suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
+		for _, hole := range audits[i].Holes {
+			if because(reasons, &hole) == "" {
+				said += fmt.Sprintf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", suspects[i].name, hole.Scenario,
+					strings.Join(hole.Deviations, "; "), hole.Guarantee, hole.Sentence, strings.Join(hole.HeldUp, "; "))
+			}
+		}
+		fmt.Print(said)
 	})
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
@@ -88,7 +96,6 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 			h := audited{hole, suspects[i].name, because(reasons, &hole)}
 			if h.because == "" {
 				open++
-				fmt.Printf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", h.mistake, h.Scenario, strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence, strings.Join(h.HeldUp, "; "))
 			}
 			holes = append(holes, h)
 		}
