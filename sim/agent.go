@@ -33,7 +33,7 @@ type resident struct {
 func (b *Backend) addAgents(c controllers.Selection) {
 	peers := make(map[string]*process, len(b.hosts))
 	for _, h := range b.hosts {
-		p := b.newProcess(c, scenarios.ProcessOn(c.Name, h.name), steps.PlaceAgent, h.at)
+		p := b.newProcess(c, scenarios.ProcessOn(c.Name, h.name), steps.PlaceAgent+h.name, h.at)
 		p.resident = &resident{p: p, host: h, peers: peers}
 		p.deps.Host = controllers.Host{Name: h.name, Node: h.kubelet.node}
 		p.deps.Clock = wallClock{b.w, &h.kubelet.offset}
@@ -221,7 +221,7 @@ func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte
 			done(nil)
 		}
 		for _, node := range slices.Sorted(maps.Keys(peers)) {
-			a.r.send(node, request, func(said []byte, err error) {
+			a.r.send(c, node, request, func(said []byte, err error) {
 				if err == nil && !c.answered {
 					answers[node] = said
 				}
@@ -236,16 +236,21 @@ func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte
 }
 
 // send brings a request to the peer on a Node's host, and its answer back.
-func (r *resident) send(node string, request []byte, answered func([]byte, error)) {
+func (r *resident) send(c *call, node string, request []byte, answered func([]byte, error)) {
 	p, to := r.p, r.peers[r.p.cache.names.OfNode(node)]
 	if to == nil {
 		return // nothing is there
 	}
-	p.w.schedule(&p.actor, steps.ClassPeer, steps.Deed{Verb: "ask", On: steps.Object{Kind: "Host", Name: to.resident.host.name}}, apiLatency, func(t trouble) {
+	asker := p.actor.place
+	if c.deed.Answers != "" {
+		asker = steps.PlaceAgents // and then who has asked it, and so on
+	}
+	deed := steps.Deed{Verb: c.deed.Verb, On: steps.Object{Kind: "Host", Name: to.resident.host.name}, Answers: c.deed.Answers}
+	p.w.schedule(&p.actor, steps.ClassPeer, deed, apiLatency, func(t trouble) {
 		if t.fault != "" || !p.w.network.carries(p.uplink.at, to.uplink.at) {
 			return
 		}
-		to.resident.asked(p.deps.Host.Node, request, func(said []byte, err error) {
+		to.resident.asked(p.deps.Host.Node, asker, request, func(said []byte, err error) {
 			if p.w.network.carries(to.uplink.at, p.uplink.at) {
 				answered(said, err)
 			}
@@ -253,8 +258,9 @@ func (r *resident) send(node string, request []byte, answered func([]byte, error
 	})
 }
 
-// asked has the agent answer a request, as soon as its host lets it.
-func (r *resident) asked(from string, request []byte, done func([]byte, error)) {
+// asked has the agent answer a request from a Node, as soon as its host lets it. Whoever is at the
+// place of the asker goes on then.
+func (r *resident) asked(from, asker string, request []byte, done func([]byte, error)) {
 	p := r.p
 	answerer, ok := r.agent.(controllers.Answerer)
 	switch {
@@ -266,7 +272,7 @@ func (r *resident) asked(from string, request []byte, done func([]byte, error)) 
 	}
 	p.unlessPaused(p.life, func() {
 		var said []byte
-		p.flights.launch(&flight{p: p, body: func() (err error) {
+		p.flights.launch(&flight{p: p, answers: asker, body: func() (err error) {
 			said, err = answerer.Answer(context.Background(), from, request)
 			return err
 		}, done: func(f *flight) { done(said, f.err) }})

@@ -71,6 +71,8 @@ type flight struct {
 	// reconciler works on the request; nil for what an agent does, which is body.
 	reconciler reconcile.Reconciler
 	body       func() error
+	// answers is the place of the agent that it answers, "" for none.
+	answers string
 	// done is what to do when it has ended; nil for the reconcile of a request.
 	done   func(*flight)
 	result reconcile.Result

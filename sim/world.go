@@ -122,7 +122,7 @@ func (a *actor) party(class steps.Class) string {
 		return history.ControllerEnd("attacher")
 	case kind+"/" == steps.PlaceProcess:
 		return history.ControllerEnd(name)
-	case a.place == steps.PlaceAgent, class == steps.ClassKubelet:
+	case kind+"/" == steps.PlaceAgent, class == steps.ClassKubelet:
 		return history.ControllerEnd(a.name)
 	case kind+"/" == steps.PlaceBMC, class == steps.ClassPower:
 		return history.BMCEnd(name)
@@ -213,7 +213,7 @@ func (w *world) disturb(s *step, a *actor, d steps.Deed, delay time.Duration) {
 	if w.story {
 		deviation, deviates = w.deviations[s.name]
 	}
-	step := steps.Step{Actor: a.name, Class: class, N: s.name.N, At: s.at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Assumed: w.assumed}
+	step := steps.Step{Actor: a.name, Class: class, N: s.name.N, At: s.at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Answers: d.Answers, Assumed: w.assumed}
 	if w.count != nil && w.story {
 		deviation, deviates = w.named(step, deviation, deviates)
 	}

@@ -159,7 +159,7 @@ func TestOrdersFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := simtest.Plan(t, "../../docs/examples/answer-about-the-boot-before.yaml")
-	s, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders", Schedules: 400})
+	s, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders", Schedules: 700})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestOrdersFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The new boot registers its Node when remediation has read that of the one before.
-	const divides = "worker-1.kubelet's registration of Node/worker-1 (no. 1 of 2) came 3.362s or more late, after remediation's read of Node/worker-1, and held in 399 of 399 others"
+	const divides = "worker-1.kubelet's registration of Node/worker-1 (no. 1 of 2) came 3.362s or more late, after remediation's read of Node/worker-1, and held in 699 of 699 others"
 	if all := tally.Failures(); len(all) != 1 || !strings.HasSuffix(all[0].Divides, divides) {
 		t.Errorf("what divides the failures isn't that %s: %+v", divides, all)
 	}

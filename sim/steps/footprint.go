@@ -3,6 +3,8 @@ package steps
 import (
 	"slices"
 	"strings"
+
+	"github.com/fencelab/fencelab/sim/model"
 )
 
 // Object is the object of a step: an API object, or something of the world.
@@ -22,6 +24,8 @@ type Deed struct {
 	By deliverer
 	// Request names the request that is worked on, "" for none.
 	Request string
+	// Answers is the place of the agent on another host that it is done to answer, "" for none.
+	Answers string
 }
 
 // Footprint is what a step reads and writes when nothing goes wrong with it. A resource
@@ -31,6 +35,9 @@ type Deed struct {
 //	watch/KIND      the order in which the watchers of a kind learn of its changes
 //	process/NAME    a controller process: its caches, its queue and its reconciles
 //	host/NAME       a host with its kubelet
+//	kubelet/NODE    what a kubelet knows of its Node and of its Pods
+//	agent/HOST      an agent, and the watchdog that it feeds
+//	power           which hosts are on
 //	bmc/NAME        a BMC with its rules
 //	storage         who has access to the volume
 //
@@ -45,10 +52,11 @@ const Lists = "list"
 const (
 	PlaceProcess = "process/"
 	PlaceHost    = "host/"
+	PlaceAgent   = "agent/"
 	PlaceBMC     = "bmc/"
 	PlaceStorage = "storage"
-	// An agent may answer an agent on another host, which then goes on.
-	PlaceAgent = "host"
+	// PlaceAgents is that of all agents.
+	PlaceAgents = "agent"
 )
 
 // Footprint returns what the step reads and writes.
@@ -56,6 +64,9 @@ func (s Step) Footprint() Footprint {
 	// The actor of a step goes on after it: a reconcile runs until its next call, with the caches
 	// and the queue of its process; a host runs its kubelet.
 	f := Footprint{Writes: []string{s.Place}}
+	if s.Answers != "" { // who has asked then goes on
+		f.Writes = append(f.Writes, s.Answers)
+	}
 	switch s.Class {
 	case ClassAPI:
 		f.api(s)
@@ -74,7 +85,8 @@ func (s Step) Footprint() Footprint {
 		f.bmc(s)
 	case ClassAnswer:
 		// The client of the request goes on. Rules may be about any host.
-		f.Writes = append(f.Writes, "host", "process")
+		f.Writes = append(f.Writes, "process")
+		f.hosts()
 		if s.Object.Kind == "Volume" {
 			f.volume()
 		}
@@ -86,6 +98,10 @@ func (s Step) Footprint() Footprint {
 		}
 	case ClassLease:
 		f.write(s.Object)
+	case ClassPeer:
+		if s.Object.Name != "" {
+			f.Writes = append(f.Writes, PlaceAgent+s.Object.Name)
+		}
 	case ClassKubelet:
 		f.Reads = append(f.Reads, "api/Pod", "api/VolumeAttachment")
 		f.write(s.Object)
@@ -98,10 +114,18 @@ func (s Step) Footprint() Footprint {
 		}
 		f.write(s.Object)
 	case ClassPower, ClassBoot, ClassWatchdog:
-		// BMCs watch the power of hosts; cables may be mixed up.
-		f.Writes = append(f.Writes, "bmc")
+		if s.Class == ClassWatchdog && s.Verb != model.Resets {
+			break // its own agent feeds it
+		}
+		// BMCs watch the power of hosts; cables may be mixed up. What runs on a host ends with it.
+		f.Writes = append(f.Writes, PlaceHost+s.Object.Name, PlaceAgent+s.Object.Name, "kubelet", "power", "bmc")
 	}
 	return f
+}
+
+// hosts adds a change of the power of any host.
+func (f *Footprint) hosts() {
+	f.Writes = append(f.Writes, "host", "kubelet", PlaceAgents, "power")
 }
 
 func (f *Footprint) api(s Step) {
@@ -119,21 +143,23 @@ func (f *Footprint) api(s Step) {
 func (f *Footprint) bmc(s Step) {
 	f.Writes = append(f.Writes, PlaceBMC+s.Object.Name)
 	if s.Effect {
-		f.Writes = append(f.Writes, "host")
+		f.hosts()
 	} else {
-		f.Reads = append(f.Reads, "host")
+		f.Reads = append(f.Reads, "power")
 	}
 }
 
 // volume adds a change of who has access to the volume, upon which others write to it.
-func (f *Footprint) volume() { f.Writes = append(f.Writes, PlaceStorage, "host") }
+func (f *Footprint) volume() { f.Writes = append(f.Writes, PlaceStorage, "host", "kubelet") }
 
 // write adds a write to the API server.
 func (f *Footprint) write(o Object) {
 	f.Writes = append(f.Writes, o.path(), "watch/"+o.Kind)
-	if o.Kind == "Node" || o.Kind == "Pod" {
-		// kubelets watch these kinds
-		f.Writes = append(f.Writes, "host")
+	switch o.Kind { // kubelets watch these kinds
+	case "Node":
+		f.Writes = append(f.Writes, strings.TrimSuffix("kubelet/"+o.Name, "/"))
+	case "Pod", "PodDisruptionBudget":
+		f.Writes = append(f.Writes, "kubelet")
 	}
 }
 

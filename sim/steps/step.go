@@ -66,6 +66,8 @@ type Step struct {
 	Place string
 	// By is the deliverer, nil for a step that is no delivery.
 	By deliverer
+	// Answers is the place of the agent that the step is a part of an answer to, "" for none.
+	Answers string
 	// Cause is the step that led to this one; the zero Name if none did.
 	Cause Name
 	// Alone says that its actor does one thing at a time. An actor that does several still does one
@@ -137,7 +139,7 @@ func (s Step) Latest() time.Duration {
 		return 5 * time.Second
 	case s.Assumed.punctual && s.Class == ClassWatchdog && s.Verb == model.Resets:
 		return time.Second
-	case s.Assumed.running && s.Place == PlaceAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower || s.Class == ClassTimeout || s.Class == ClassWatchdog):
+	case s.Assumed.running && strings.HasPrefix(s.Place, PlaceAgent) && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower || s.Class == ClassTimeout || s.Class == ClassWatchdog):
 		return time.Second
 	case s.Assumed.awake && strings.HasPrefix(s.Place, PlaceProcess) && s.Class != ClassLate:
 		return time.Second
