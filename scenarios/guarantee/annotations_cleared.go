@@ -107,12 +107,15 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 				continue
 			}
 			var within time.Duration
-			if strings.HasPrefix(e.Object, "Machine/") && h.away {
-				within = c.within
+			on := invariant.Parties{BMC: e.Host, Any: true}
+			if strings.HasPrefix(e.Object, "Machine/") { // it stays until the host is back
+				if on.Host = e.Host; h.away {
+					within = c.within
+				}
 			}
 			if !yield(invariant.Lack{
 				Within: within, Sentence: e.Key + " is still on " + e.Object + ", where it was set at " + invariant.Seconds(e.At), Since: e,
-				Host: e.Host, Comes: []history.Kind{history.AnnotationRemoved}, On: invariant.Parties{Host: e.Host, BMC: e.Host, Any: true},
+				Host: e.Host, Comes: []history.Kind{history.AnnotationRemoved}, On: on,
 			}) {
 				return
 			}

@@ -188,7 +188,7 @@ func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
 		for i := range c.hosts.Hosts {
 			name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
 			l := h.leaves(name, c.roles.Power != "")
-			l.Host, l.Comes, l.On = name, leftEvents, invariant.Parties{Host: name, BMC: name, Any: true}
+			l.Host, l.Comes, l.On.BMC, l.On.Any = name, leftEvents, name, true
 			if l.Sentence != "" && !yield(l) {
 				return
 			}
@@ -201,8 +201,8 @@ var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, his
 
 // leaves is the first thing that is left of what was done to a host. A hold goes when it is
 // answered, which needs a controller of the power.
+// What is left of a Machine that is gone needs nothing of its host.
 func (h *leavings) leaves(name string, powered bool) invariant.Lack {
-	over := h.ready && h.Boot != "" && h.Complete && h.Boot != h.fence.Value
 	switch {
 	case h.left.Kind != "":
 		return invariant.Lack{Sentence: "the Node of " + name + " is still there, and its Machine is gone since " + invariant.Seconds(h.left.At), Since: &h.left}
@@ -210,6 +210,15 @@ func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 		return invariant.Lack{Sentence: name + " is still used by " + h.gone.Object + ", which is gone since " + invariant.Seconds(h.gone.At), Since: &h.gone}
 	case len(h.holds) > 0 && h.machine == "" && powered:
 		return invariant.Lack{Sentence: name + " is still held by " + h.holds[0].Key + ", and its Machine is gone", Since: &h.holds[0]}
+	}
+	l := h.leavesOfFencing(name)
+	l.On.Host = name
+	return l
+}
+
+func (h *leavings) leavesOfFencing(name string) invariant.Lack {
+	over := h.ready && h.Boot != "" && h.Complete && h.Boot != h.fence.Value
+	switch {
 	case h.fence.Kind != "" && h.ready && !h.Known():
 		return invariant.Lack{Sentence: "nobody saw whether boot " + h.fence.Value + " of " + name + " is over, of which there is a NodeFence", Since: &h.fence, Blind: true}
 	case h.fence.Kind != "" && over:
