@@ -384,13 +384,13 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 		return
 	}
 	on := c.on()
-	lost := c.Lost(s.absent.At, e.At, on)
+	from := max(s.absent.At, c.anew)
+	lost := c.Lost(from, e.At, on)
 	limit := c.targets.Check.Startup + c.patience()
-	died := c.LostTo(s.absent.At, e.At, 0, func(s *invariant.Spell) bool { return s.Name == invariant.IsDown && on.Has(s.Party) })
-	if died > 0 || c.Lost(s.absent.At, s.absent.At+c.patience(), on) > 0 {
+	if c.Lost(from, from+c.patience(), on) > 0 {
 		limit += c.targets.Check.Startup // it may have begun to wait only then
 	}
-	if e.At-s.absent.At-lost <= limit || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit {
+	if e.At-from-lost <= limit || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit {
 		return
 	}
 	absent := s.absent
