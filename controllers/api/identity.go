@@ -99,6 +99,7 @@ func SharerAmong(machine *clusterv1.Machine, node *corev1.Node, host *BareMetalH
 	return runner(node, hosts)
 }
 
+// namer is another Machine that names the Node, in words, or "".
 func namer(machine *clusterv1.Machine, node *corev1.Node, machines []clusterv1.Machine) string {
 	for i := range machines {
 		other := &machines[i]
@@ -109,11 +110,13 @@ func namer(machine *clusterv1.Machine, node *corev1.Node, machines []clusterv1.M
 	return ""
 }
 
+// foreign reports whether the system that writes to the Node is none of the host's.
 func foreign(node *corev1.Node, host *BareMetalHost) bool {
 	system := node.Status.NodeInfo.SystemUUID
 	return system != "" && host != nil && !strings.EqualFold(system, host.Status.Hardware.SystemUUID)
 }
 
+// runner is the host whose system writes to the Node, in words, or "".
 func runner(node *corev1.Node, hosts []BareMetalHost) string {
 	for i := range hosts {
 		if other := &hosts[i]; strings.EqualFold(other.Status.Hardware.SystemUUID, node.Status.NodeInfo.SystemUUID) {

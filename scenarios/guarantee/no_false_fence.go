@@ -124,13 +124,8 @@ func (h *suspected) wanted() bool {
 func (c *accusers) Observe(e *history.Event) *invariant.Violation {
 	c.targets.Observe(e)
 	c.begun = c.begun || e.Kind == history.RunStarted
-	if invariant.OfNode(e) {
-		c.hosts.Of(e.Host)
-		for i := range c.hosts.Hosts {
-			if h := &c.hosts.Hosts[i]; c.targets.Concerns(e, h.Name) {
-				c.node(&h.State, c.targets.Node(h.Name), e)
-			}
-		}
+	for h, named := range invariant.Concerned(&c.targets, &c.hosts, e) {
+		c.node(h, named, e)
 	}
 	if e.Host != "" {
 		h := c.hosts.Of(e.Host)

@@ -125,12 +125,8 @@ func (c *storms) Observe(e *history.Event) *invariant.Violation {
 	if e.Host != "" && e.Kind.Layer() == history.API {
 		c.judge(c.hosts.Of(e.Host), e)
 	}
-	if invariant.OfNode(e) {
-		for i := range c.hosts.Hosts {
-			if h := &c.hosts.Hosts[i]; c.targets.Concerns(e, h.Name) {
-				h.State.become(c.targets.Node(h.Name), e)
-			}
-		}
+	for h, named := range invariant.Concerned(&c.targets, &c.hosts, e) {
+		h.become(named, e)
 	}
 	return c.Tell()
 }

@@ -199,9 +199,9 @@ func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
 // leftEvents come when something that was left is removed.
 var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped, history.VolumeUnfenced}
 
-// leaves is the first thing that is left of what was done to a host. A hold goes when it is
-// answered, which needs a controller of the power.
-// What is left of a Machine that is gone needs nothing of its host.
+// leaves is the first thing that is left of what was done to a host. What is left of a Machine that
+// is gone needs nothing of its host to go. A hold goes when it is answered, which needs a
+// controller of the power.
 func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 	switch {
 	case h.left.Kind != "":
@@ -216,6 +216,7 @@ func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 	return l
 }
 
+// leavesOfFencing is the first thing that is left of a fencing, which may wait for the host.
 func (h *leavings) leavesOfFencing(name string) invariant.Lack {
 	over := h.ready && h.Boot != "" && h.Complete && h.Boot != h.fence.Value
 	switch {

@@ -102,10 +102,11 @@ func (c *rescues) Observe(e *history.Event) *invariant.Violation {
 	}
 	c.Promise.Observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
-		if h := c.hosts.Of(e.Host); !invariant.OfNode(e) {
+		h, ofNode := c.hosts.Of(e.Host), invariant.OfNode(e)
+		if !ofNode {
 			c.judge(h, e)
 		}
-		if invariant.OfNode(e) || e.Kind == history.MachineDeleted {
+		if ofNode || e.Kind == history.MachineDeleted {
 			c.names(e)
 		}
 	}

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"encoding/json"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -137,7 +138,7 @@ func (t *Targets) Observe(e *history.Event) {
 
 // OfNode reports whether an event is a change of a Node, or of which one a Machine names.
 func OfNode(e *history.Event) bool {
-	return e.Kind == history.MachineNode || strings.HasPrefix(e.Object, "Node/") && e.Host != "" && e.Kind.Layer() == history.API
+	return e.Host != "" && (e.Kind == history.MachineNode || strings.HasPrefix(e.Object, "Node/") && e.Kind.Layer() == history.API)
 }
 
 func (t *Targets) node(e *history.Event) {
@@ -165,6 +166,22 @@ func (t *Targets) Concerns(e *history.Event, host string) bool {
 	return e.Host == host
 }
 
+// Concerned yields the hosts that an event of OfNode is about, and the Nodes of their Machines. Of
+// any other event it yields none.
+func Concerned[T any](t *Targets, hosts *Roster[T], e *history.Event) iter.Seq2[*T, *Named] {
+	return func(yield func(*T, *Named) bool) {
+		if !OfNode(e) {
+			return
+		}
+		hosts.Of(e.Host)
+		for i := range hosts.Hosts {
+			if h := &hosts.Hosts[i]; t.Concerns(e, h.Name) && !yield(&h.State, t.Node(h.Name)) {
+				return
+			}
+		}
+	}
+}
+
 // Node is that of a host's Machine.
 func (t *Targets) Node(host string) *Named {
 	h := t.hosts.Of(host)
@@ -183,20 +200,17 @@ func (t *Targets) Node(host string) *Named {
 // Machine names it too, or another host's kubelet wrote to it last. Then nothing that the Node says
 // is certainly about this host.
 func (t *Targets) Shared(host string) bool {
-	h := *t.hosts.Of(host)
+	h := t.hosts.Of(host)
 	if !h.names || h.node == "" {
 		return false
 	}
 	n := t.nodes.Of(h.node)
-	if n.UID == "" || n.host != host {
-		return n.UID != ""
+	if n.UID == "" {
+		return false
 	}
-	for i := range t.hosts.Hosts {
-		if o := &t.hosts.Hosts[i]; o.Name != host && o.State.names && o.State.node == h.node {
-			return true
-		}
-	}
-	return false
+	return n.host != host || slices.ContainsFunc(t.hosts.Hosts, func(o Entry[Target]) bool {
+		return o.Name != host && o.State.names && o.State.node == h.node
+	})
 }
 
 // change takes in what a user has done to a health check. One that is new is made. What
