@@ -69,6 +69,7 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 
 	began := time.Now()
 	audits, errs := make([]*finding.Audit, len(suspects)), make([]error, len(suspects))
+	found := make([][]audited, len(suspects))
 	inParallel(ctx, len(suspects), func(i int) {
 		audits[i], errs[i] = suspects[i].audit(ctx, dir, right, limit)
 		if errs[i] != nil {
@@ -77,9 +78,10 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 		said := fmt.Sprintf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
 			suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
 		for _, hole := range audits[i].Holes {
-			if because(reasons, &hole) == "" {
-				said += fmt.Sprintf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", suspects[i].name, hole.Scenario,
-					strings.Join(hole.Deviations, "; "), hole.Guarantee, hole.Sentence, strings.Join(hole.HeldUp, "; "))
+			h := audited{hole, suspects[i].name, because(reasons, &hole)}
+			if found[i] = append(found[i], h); h.because == "" {
+				said += fmt.Sprintf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", h.mistake, h.Scenario,
+					strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence, strings.Join(h.HeldUp, "; "))
 			}
 		}
 		fmt.Print(said)
@@ -88,16 +90,14 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 		return err
 	}
 
-	var holes []audited
+	holes := slices.Concat(found...)
 	schedules, excused, open := 0, 0, 0
-	for i, a := range audits {
+	for _, a := range audits {
 		schedules, excused = schedules+a.Schedules, excused+a.Excused
-		for _, hole := range a.Holes {
-			h := audited{hole, suspects[i].name, because(reasons, &hole)}
-			if h.because == "" {
-				open++
-			}
-			holes = append(holes, h)
+	}
+	for _, h := range holes {
+		if h.because == "" {
+			open++
 		}
 	}
 	fmt.Printf("%d wrong programs, %d schedules in %s: something was excused in %d of them, and right controllers did without in %d kinds, of which %d have no reason\n",
