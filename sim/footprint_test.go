@@ -20,7 +20,7 @@ func TestIndependence(t *testing.T) {
 		t.Fatal(err)
 	}
 	independent := 0
-	for _, file := range []string{"machine-remediation/three-hosts.yaml", "health-check/all-at-once.yaml"} {
+	for _, file := range []string{"machine-remediation/three-hosts.yaml", "health-check/all-at-once.yaml", "poison-pill/agent-is-gone.yaml", "agents/cut-off-host-resets-itself.yaml"} {
 		plan := simtest.Plan(t, "../scenarios/catalog/"+file)
 		for n := 0; ; n += 3 { // a pair in three
 			audited, err := s.Audit(plan, n, steps.Step.Independent)
@@ -32,7 +32,7 @@ func TestIndependence(t *testing.T) {
 			}
 		}
 	}
-	if independent < 60 {
+	if independent < 250 {
 		t.Errorf("%d pairs were independent", independent)
 	}
 }
@@ -147,6 +147,15 @@ func TestFootprints(t *testing.T) {
 	host := func(name string) steps.Step {
 		return steps.Step{Class: steps.ClassWorkload, Verb: "start", Object: steps.Object{Kind: "Pod", Name: name}, Place: steps.PlaceHost + name}
 	}
+	agent := func(name string, class steps.Class, verb, kind, on, answers string) steps.Step {
+		return steps.Step{Class: class, Verb: verb, Object: steps.Object{Kind: kind, Name: on}, Place: steps.PlaceAgent + name, Answers: answers}
+	}
+	power := func(name string) steps.Step {
+		return steps.Step{Class: steps.ClassPower, Verb: "force off", Object: steps.Object{Kind: "Host", Name: name}, Place: steps.PlaceHost + name}
+	}
+	look, feeds := agent("worker-1", steps.ClassTimer, "step", "Process", "", ""), agent("worker-1", steps.ClassWatchdog, "feed", "Host", "worker-1", "")
+	renews := steps.Step{Class: steps.ClassKubelet, Verb: "renew", Object: steps.Object{Kind: "Node", Name: "worker-1"}, Place: steps.PlaceHost + "worker-1"}
+	asksBMC := process("a", steps.ClassBMC, false, "read", steps.Object{Kind: "BMC", Name: "worker-1"})
 	read := process("a", steps.ClassAPI, false, "get", steps.Object{Kind: "BareMetalHost", Name: "worker-1"})
 	list := process("a", steps.ClassAPI, false, "list", steps.Object{Kind: "BareMetalHost", Name: ""})
 	for _, tc := range []struct {
@@ -164,6 +173,18 @@ func TestFootprints(t *testing.T) {
 		{"two steps of a process", read, process("a", steps.ClassWork, false, "take", steps.Object{Kind: "Queue", Name: "a"}), false},
 		{"deliveries to two processes", process("a", steps.ClassDeliver, false, "deliver", steps.Object{Kind: "Node", Name: ""}), process("b", steps.ClassDeliver, false, "deliver", steps.Object{Kind: "Node", Name: ""}), true},
 		{"a command and what runs on a host", process("a", steps.ClassBMC, true, "ForceOff", steps.Object{Kind: "BMC", Name: "worker-1"}), host("worker-1"), false},
+		{"steps of two agents", look, agent("worker-2", steps.ClassTimer, "step", "Process", "", ""), true},
+		{"a question, and a step of whom it is for", agent("worker-2", steps.ClassPeer, "ask", "Host", "worker-1", ""), look, false},
+		{"a question for another one", agent("worker-2", steps.ClassPeer, "ask", "Host", "worker-3", ""), look, true},
+		{"a step of an answer, and one of who has asked", agent("worker-2", steps.ClassAPI, "list", "NodeFence", "", steps.PlaceAgent+"worker-1"), look, false},
+		{"a step of an answer to one who answers somebody", agent("worker-2", steps.ClassAPI, "list", "NodeFence", "", steps.PlaceAgents), look, false},
+		{"an agent that feeds the watchdog, and the kubelet beside it", feeds, renews, true},
+		{"an agent that feeds the watchdog, and the power of its host", feeds, power("worker-1"), false},
+		{"an agent that feeds the watchdog, and the power of another host", feeds, power("worker-2"), true},
+		{"a command, whose cable may lead to any host, and an agent", process("a", steps.ClassBMC, true, "ForceOff", steps.Object{Kind: "BMC", Name: "worker-2"}), look, false},
+		{"a question to a BMC, and a kubelet", asksBMC, renews, true},
+		{"a question to a BMC, and the power of any host", asksBMC, power("worker-2"), false},
+		{"a write of a Pod, and any kubelet", process("a", steps.ClassAPI, true, "delete", steps.Object{Kind: "Pod", Name: "x"}), renews, false},
 		{"a start, which lists everything, and a write", process("a", steps.ClassStart, false, "start", steps.Object{Kind: "Process", Name: "a"}), process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "Machine", Name: "x"}), false},
 	} {
 		if got := tc.one.Independent(tc.other); got != tc.independent || tc.other.Independent(tc.one) != got {

@@ -24,8 +24,8 @@ const apart = 90 * time.Second
 //
 // When a step takes its time by itself (a boot, a timer, a time-out), the length of that is not
 // only an order: whatever is timed from its end moves along. Such a step also gets the fixed delays
-// of a sweep. Neither is the last answer before a controller decides on an effect: it decides by
-// how old things are by then, so that answer also comes late by whole seconds.
+// of a sweep. Nor does the last answer before a controller decides on an effect move an order only:
+// the controller decides by how old things are by then. So that answer also comes late by seconds.
 func newOrders(from *space) chosen {
 	o := arrange(from.steps, from.bound)
 	order, _ := ordered(from.steps, o.of)

@@ -250,7 +250,7 @@ func (a *arrangement) lengths(i int) []scenarios.Deviation {
 	return a.singles(i, func(d scenarios.Deviation) bool { return d.Fault == "" && a.story[i].Class.Lasts() })
 }
 
-// ages are late answers that a controller decides by, by whole seconds: it has no finer limits for
+// ages are the last answers before effects, late by seconds: controllers have no finer limits for
 // how old a thing may be.
 func (a *arrangement) ages(i int) []scenarios.Deviation {
 	return a.singles(i, func(d scenarios.Deviation) bool {

@@ -157,17 +157,20 @@ func (f *Footprint) write(o Object) {
 	f.Writes = append(f.Writes, o.path(), "watch/"+o.Kind)
 	switch o.Kind { // kubelets watch these kinds
 	case "Node":
-		f.Writes = append(f.Writes, strings.TrimSuffix("kubelet/"+o.Name, "/"))
+		f.Writes = append(f.Writes, under("kubelet", o.Name))
 	case "Pod", "PodDisruptionBudget":
 		f.Writes = append(f.Writes, "kubelet")
 	}
 }
 
-func (o Object) path() string {
-	if o.Name == "" {
-		return "api/" + o.Kind
+func (o Object) path() string { return under("api/"+o.Kind, o.Name) }
+
+// under is the resource of that name below another one; without a name it is all of that.
+func under(all, name string) string {
+	if name == "" {
+		return all
 	}
-	return "api/" + o.Kind + "/" + o.Name
+	return all + "/" + name
 }
 
 // Independent reports whether the two steps can be taken in either order with the same resulting
