@@ -85,23 +85,30 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	if missing {
 		without = append(without, "power through Ironic: run lab/ironic/install.sh")
 	}
-	switch {
-	case short:
-		fmt.Fprintln(w, "\nThe simulator can run here; the lab has too little room.")
-		return false
-	case Check(ctx, Options{}) == nil && len(without) > 0:
-		fmt.Fprintf(w, "\nEvery world can run here, without %s.\n", strings.Join(without, "; and without "))
-		return true
-	case Check(ctx, Options{}) == nil:
-	case Check(ctx, Options{Hosts: Model}) == nil:
-		fmt.Fprintln(w, "\nThe simulator can run here, and so can the lab with --hosts model; it cannot run with guests. Run: make lab")
-		return false
-	default:
-		fmt.Fprintln(w, "\nThe simulator can run here; the lab cannot. Run: make lab")
-		return false
+	said, whole := verdict(Check(ctx, Options{}) == nil, Check(ctx, Options{Hosts: Model}) == nil, short, without)
+	fmt.Fprintf(w, "\n%s\n", said)
+	return whole
+}
+
+// verdict says what can run here and what to do for the rest, and whether the lab can run as it is.
+// What isn't built comes before room that is short: building needs that room as well, and the
+// lines of the room say which and how much.
+func verdict(guests, models, short bool, without []string) (string, bool) {
+	room := ""
+	if short {
+		room = "; make room first (see the lines of memory and space)"
 	}
-	fmt.Fprintln(w, "\nEvery world can run here.")
-	return true
+	switch {
+	case !models:
+		return "The simulator can run here; the lab cannot. Run: make lab" + room, false
+	case !guests:
+		return "The simulator can run here, and so can the lab with --hosts model; it cannot run with guests. Run: make lab" + room, false
+	case short:
+		return "The simulator can run here; the lab has too little room (see the lines of memory and space)", false
+	case len(without) > 0:
+		return fmt.Sprintf("Every world can run here, without %s.", strings.Join(without, "; and without ")), true
+	}
+	return "Every world can run here.", true
 }
 
 // What a lab of three hosts takes, with guests. Real nodes take 1 GiB of memory each instead of a
