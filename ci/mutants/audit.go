@@ -22,8 +22,8 @@ import (
 
 // suspect is a wrong program whose excuses are audited.
 type suspect struct {
-	name, story string
-	changes     []source.Change
+	source.Mistake
+	story string
 }
 
 // reason says why a guarantee excuses what right controllers do without.
@@ -45,14 +45,14 @@ type audited struct {
 
 // auditAll looks for excuses that right controllers do without: of each mutant, each known bug
 // and each story with an overlay. It writes the table and fails if one has no reason.
-func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit time.Duration, table string) error {
+func auditAll(ctx context.Context, all []Mutant, dir, only string, limit time.Duration, table string) error {
 	reasons, err := readReasons("ci/mutants/excuses/reasons.yaml")
 	if err != nil {
 		return err
 	}
-	suspects := []suspect{{name: "overlay"}}
+	suspects := []suspect{{Mistake: source.Mistake{Name: "overlay"}}}
 	for _, m := range all {
-		suspects = append(suspects, suspect{m.ID, m.Story, []source.Change{m.Change}})
+		suspects = append(suspects, suspect{source.Mistake{Name: m.ID, Changes: []source.Change{m.Change}}, m.Story})
 	}
 	pairs, err := corpus.Load([]string{"scenarios/catalog/regression"}, objects.Vocabulary())
 	if err != nil {
@@ -60,25 +60,35 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 	}
 	for _, p := range pairs {
 		if len(p.Changes) > 0 {
-			suspects = append(suspects, suspect{p.Right.Metadata.Name, p.Right.Metadata.Name, p.Changes})
+			suspects = append(suspects, suspect{source.Mistake{Name: p.Right.Metadata.Name, Changes: p.Changes}, p.Right.Metadata.Name})
 		}
 	}
 	suspects = slices.DeleteFunc(suspects, func(s suspect) bool {
-		return !isChosen(only, s.name)
+		return !isChosen(only, s.Name)
 	})
+	var sources []source.Mistake
+	for _, s := range suspects {
+		if len(s.Changes) > 0 {
+			sources = append(sources, s.Mistake)
+		}
+	}
+	p, err := build(ctx, judgeOf, dir, sources)
+	if err != nil {
+		return err
+	}
 
 	began := time.Now()
 	audits, errs := make([]*finding.Audit, len(suspects)), make([]error, len(suspects))
 	found := make([][]audited, len(suspects))
 	inParallel(ctx, len(suspects), func(i int) {
-		audits[i], errs[i] = suspects[i].audit(ctx, dir, right, limit)
+		audits[i], errs[i] = suspects[i].audit(ctx, p, limit)
 		if errs[i] != nil {
 			return
 		}
 		said := fmt.Sprintf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
-			suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
+			suspects[i].Name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
 		for _, hole := range audits[i].Holes {
-			h := audited{hole, suspects[i].name, because(reasons, &hole)}
+			h := audited{hole, suspects[i].Name, because(reasons, &hole)}
 			if found[i] = append(found[i], h); h.because == "" {
 				said += fmt.Sprintf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", h.mistake, h.Scenario,
 					strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence, strings.Join(h.HeldUp, "; "))
@@ -113,22 +123,15 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 	return nil
 }
 
-// audit builds a suspect and lets it look for excuses; that of overlays is the right program.
-func (s suspect) audit(ctx context.Context, dir, right string, limit time.Duration) (*finding.Audit, error) {
-	args, binary := []string{"-audit", "-limit", limit.String()}, right
-	if len(s.changes) > 0 {
-		var err error
-		if binary, err = source.Build(ctx, ".", "./ci/mutants/judge", dir, s.name, s.changes...); err != nil {
-			return nil, err
-		}
-		defer os.Remove(binary)
-		args = append(args, "-right", right, "-first", s.story)
+// audit lets a suspect look for excuses; that of overlays is the right program.
+func (s suspect) audit(ctx context.Context, p programs, limit time.Duration) (a *finding.Audit, err error) {
+	if a = new(finding.Audit); len(s.Changes) > 0 {
+		err = p.ask(ctx, s.Name, a, "-audit", "-limit", limit.String(), "-right", p.right, "-first", s.story)
 	} else {
-		args[2] = (30 * time.Second).String()
+		err = finding.Ask(exec.CommandContext(ctx, p.right, "-audit", "-limit", (30*time.Second).String()), a)
 	}
-	a := new(finding.Audit)
-	if err := finding.Ask(exec.CommandContext(ctx, binary, args...), a); err != nil {
-		return nil, fmt.Errorf("audit the excuses of %s: %w", s.name, err)
+	if err != nil {
+		return nil, fmt.Errorf("audit the excuses of %s: %w", s.Name, err)
 	}
 	return a, nil
 }

@@ -4,12 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-
-	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
 // combined is a generated story that a mutant breaks.
@@ -24,8 +20,12 @@ func combineAll(ctx context.Context, all []Mutant, only, dir string, sample int)
 	if err != nil {
 		return err
 	}
+	p, err := build(ctx, "./ci/combine", dir, mistakes(chosen))
+	if err != nil {
+		return err
+	}
 	fmt.Print("| mutant | stories that break | the first | what it breaks |\n|---|---|---|---|\n")
-	inParallel(ctx, len(chosen), func(i int) { fmt.Println(combine(ctx, chosen[i], dir, sample)) })
+	inParallel(ctx, len(chosen), func(i int) { fmt.Println(p.combine(ctx, chosen[i], sample)) })
 	return ctx.Err()
 }
 
@@ -37,14 +37,9 @@ func survivors(all []Mutant, only string) ([]Mutant, error) {
 	}), err
 }
 
-func combine(ctx context.Context, m Mutant, dir string, sample int) (row string) {
-	binary, err := source.Build(ctx, ".", "./ci/combine", dir, m.ID, m.Change)
-	if err != nil {
-		return fmt.Sprintf("| %s | could not be built: %v | | |", m.ID, err)
-	}
-	defer os.Remove(binary)
+func (p programs) combine(ctx context.Context, m Mutant, sample int) (row string) {
 	var broken []combined
-	switch err := finding.Ask(exec.CommandContext(ctx, binary, "-violated", "-sample", fmt.Sprint(sample)), &broken); {
+	switch err := p.ask(ctx, m.ID, &broken, "-violated", "-sample", fmt.Sprint(sample)); {
 	case err != nil:
 		return fmt.Sprintf("| %s | could not be judged: %v | | |", m.ID, err)
 	case len(broken) == 0:

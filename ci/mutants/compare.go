@@ -5,14 +5,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/sim/corpus/source"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -34,28 +31,32 @@ var contests = []struct{ mutant, story string }{
 // compare prints a table of how many schedules each strategy but the sweep takes to the
 // first violation: the median of the seeds, with the least and the most; and one of what
 // those schedules shrink to.
-func compare(ctx context.Context, all []Mutant, dir, right string, seeds, schedules int) error {
+func compare(ctx context.Context, all []Mutant, dir string, seeds, schedules int) error {
 	var strategies []string
 	for _, name := range search.Strategies() {
 		if name != "sweep" {
 			strategies = append(strategies, name)
 		}
 	}
-	var shrunk []string
-	fmt.Printf("| mistake | story | %s |\n|---|---|%s\n", strings.Join(strategies, " | "), strings.Repeat("---|", len(strategies)))
+	var mutants []Mutant
 	for _, c := range contests {
 		i := slices.IndexFunc(all, func(m Mutant) bool { return m.ID == c.mutant })
 		if i < 0 {
 			return fmt.Errorf("compare strategies: there is no mutant %s", c.mutant)
 		}
-		binary, err := build(ctx, all[i], dir)
-		if err != nil {
-			return err
-		}
-		row := fmt.Sprintf("| %s | `%s` |", cell(all[i].Mistake), c.story)
+		mutants = append(mutants, all[i])
+	}
+	p, err := build(ctx, judgeOf, dir, mistakes(mutants))
+	if err != nil {
+		return err
+	}
+	var shrunk []string
+	fmt.Printf("| mistake | story | %s |\n|---|---|%s\n", strings.Join(strategies, " | "), strings.Repeat("---|", len(strategies)))
+	for i, c := range contests {
+		row := fmt.Sprintf("| %s | `%s` |", cell(mutants[i].Mistake), c.story)
 		var reduced []finding.Shrunk
 		for _, strategy := range strategies {
-			found, err := hunt(ctx, binary, right, c.story, strategy, seeds, schedules)
+			found, err := p.hunt(ctx, c.mutant, c.story, strategy, seeds, schedules)
 			if err != nil {
 				return fmt.Errorf("mutant %s: %w", c.mutant, err)
 			}
@@ -68,7 +69,6 @@ func compare(ctx context.Context, all []Mutant, dir, right string, seeds, schedu
 		}
 		fmt.Println(row)
 		shrunk = append(shrunk, shrinks(c.mutant, reduced))
-		os.Remove(binary)
 	}
 	fmt.Printf("\n| mistake | schedules | deviations, found with | left | longest |\n|---|---|---|---|---|\n%s", strings.Join(shrunk, ""))
 	return nil
@@ -102,11 +102,11 @@ func atMost(found []finding.Finding, i int) string {
 
 // hunt returns what a strategy found, for each seed, sorted by how many schedules that took; what
 // found nothing comes last.
-func hunt(ctx context.Context, binary, right, story, strategy string, seeds, schedules int) ([]finding.Finding, error) {
+func (p programs) hunt(ctx context.Context, mutant, story, strategy string, seeds, schedules int) ([]finding.Finding, error) {
 	found, errs := make([]finding.Finding, seeds), make([]error, seeds)
 	inParallel(ctx, seeds, func(i int) {
-		if err := finding.Ask(exec.CommandContext(ctx, binary, "-right", right, "-first", story, "-strategy", strategy,
-			"-seed", fmt.Sprint(i+1), "-schedules", fmt.Sprint(schedules)), &found[i]); err != nil {
+		if err := p.ask(ctx, mutant, &found[i], "-right", p.right, "-first", story, "-strategy", strategy,
+			"-seed", fmt.Sprint(i+1), "-schedules", fmt.Sprint(schedules)); err != nil {
 			errs[i] = fmt.Errorf("search %s with %s: %w", story, strategy, err)
 		}
 	})
@@ -126,9 +126,4 @@ func hunt(ctx context.Context, binary, right, story, strategy string, seeds, sch
 		}
 	}
 	return found, nil
-}
-
-// build builds the judge with one mutant.
-func build(ctx context.Context, m Mutant, dir string) (binary string, err error) {
-	return source.Build(ctx, ".", "./ci/mutants/judge", dir, m.ID, m.Change)
 }

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
@@ -52,6 +50,10 @@ func divideAll(ctx context.Context, all []Mutant, dir, only string, schedules in
 	if err := yaml.UnmarshalStrict(data, &judged); err != nil {
 		return fmt.Errorf("read %s: %w", judgements, err)
 	}
+	p, err := build(ctx, judgeOf, dir, mistakes(all))
+	if err != nil {
+		return err
+	}
 	page := fmt.Sprintf(dividesHead, schedules, schedules)
 	var failed error
 	for _, c := range slices.Concat(contests, divided) {
@@ -62,14 +64,8 @@ func divideAll(ctx context.Context, all []Mutant, dir, only string, schedules in
 		if at < 0 {
 			return fmt.Errorf("divide failures: there is no mutant %s", c.mutant)
 		}
-		binary, err := build(ctx, all[at], dir)
-		if err != nil {
-			return err
-		}
 		var found []campaign.Failure
-		err = finding.Ask(exec.CommandContext(ctx, binary, "-divide", "-strategy", "portfolio", "-first", c.story, "-schedules", fmt.Sprint(schedules)), &found)
-		os.Remove(binary)
-		if err != nil {
+		if err := p.ask(ctx, c.mutant, &found, "-divide", "-strategy", "portfolio", "-first", c.story, "-schedules", fmt.Sprint(schedules)); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("search %s with mutant %s: %w", c.story, c.mutant, err))
 			continue
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"time"
@@ -15,15 +13,19 @@ import (
 
 // leadAll looks for leads of the mutants that no guarantee objects to. One of which it is known why
 // nothing finds it has to be asked for.
-func leadAll(ctx context.Context, all []Mutant, dir, right, only string, limit time.Duration) error {
+func leadAll(ctx context.Context, all []Mutant, dir, only string, limit time.Duration) error {
 	chosen, err := survivors(all, only)
 	if err != nil {
 		return err
 	}
 	chosen = slices.DeleteFunc(chosen, func(m Mutant) bool { return only == "" && m.Equivalent != "" })
+	p, err := build(ctx, judgeOf, dir, mistakes(chosen))
+	if err != nil {
+		return err
+	}
 	found, errs := make([]*finding.Led, len(chosen)), make([]error, len(chosen))
 	inParallel(ctx, len(chosen), func(i int) {
-		if found[i], errs[i] = lead(ctx, chosen[i], dir, right, limit); errs[i] == nil {
+		if found[i], errs[i] = p.lead(ctx, chosen[i], limit); errs[i] == nil {
 			fmt.Println(leadRow(chosen[i], found[i]))
 		}
 	})
@@ -42,15 +44,10 @@ func leadAll(ctx context.Context, all []Mutant, dir, right, only string, limit t
 	return nil
 }
 
-func lead(ctx context.Context, m Mutant, dir, right string, limit time.Duration) (*finding.Led, error) {
-	binary, err := build(ctx, m, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(binary)
+func (p programs) lead(ctx context.Context, m Mutant, limit time.Duration) (*finding.Led, error) {
 	f := new(finding.Led)
 	controller := path.Base(path.Dir(m.File))
-	if err := finding.Ask(exec.CommandContext(ctx, binary, "-right", right, "-first", m.Story, "-leads", controller, "-limit", limit.String()), f); err != nil {
+	if err := p.ask(ctx, m.ID, f, "-right", p.right, "-first", m.Story, "-leads", controller, "-limit", limit.String()); err != nil {
 		return nil, fmt.Errorf("look for leads of mutant %s: %w", m.ID, err)
 	}
 	return f, nil

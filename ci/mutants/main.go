@@ -1,6 +1,6 @@
 // Command mutants measures how well scenarios and searches protect the controllers:
-// it builds the simulator with one plausible mistake in them after the other, and
-// looks for a schedule in which a guarantee breaks. Unit tests don't count.
+// it builds the simulator with plausible mistakes in them, and looks with one after the
+// other for a schedule in which a guarantee breaks. Unit tests don't count.
 //
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -94,28 +93,28 @@ func run(ctx context.Context, o options) error {
 	if o.combine > 0 {
 		return combineAll(ctx, all, o.only, dir, o.combine)
 	}
-	right := filepath.Join(dir, "right")
-	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
-		return fmt.Errorf("build the judge: %w\n%s", err, output)
-	}
 	if o.audit {
-		return auditAll(ctx, all, dir, right, o.only, o.limit, o.table)
+		return auditAll(ctx, all, dir, o.only, o.limit, o.table)
 	}
 	if o.leads {
-		return leadAll(ctx, all, dir, right, o.only, o.limit)
+		return leadAll(ctx, all, dir, o.only, o.limit)
 	}
 	if o.divide > 0 {
 		return divideAll(ctx, all, dir, o.only, o.divide, o.table)
 	}
 	if o.two > 0 {
-		return twofold(ctx, dir, right, o.only, o.two, o.table)
+		return twofold(ctx, dir, o.only, o.two, o.table)
 	}
 	if o.seeds > 0 {
-		return compare(ctx, all, dir, right, o.seeds, o.schedules)
+		return compare(ctx, all, dir, o.seeds, o.schedules)
+	}
+	p, err := build(ctx, judgeOf, dir, mistakes(chosen))
+	if err != nil {
+		return err
 	}
 	results := make([]result, len(chosen))
 	inParallel(ctx, len(chosen), func(i int) {
-		f, err := judge(ctx, chosen[i], dir, right, o.limit)
+		f, err := p.judge(ctx, chosen[i], o.limit)
 		results[i] = result{chosen[i], f, err}
 		fmt.Println(results[i])
 	})
@@ -173,16 +172,47 @@ func inParallel(ctx context.Context, n int, do func(i int)) {
 	}, nil) // who calls this asks ctx
 }
 
-// judge builds the simulator with one mutant and lets it search.
-func judge(ctx context.Context, m Mutant, dir, right string, limit time.Duration) (*finding.Finding, error) {
-	binary, err := build(ctx, m, dir)
+// programs make a mistake each; right makes none.
+type programs struct {
+	*source.Programs
+	right string
+}
+
+// judgeOf is the program that searches the catalogue with the controllers that it is built with.
+const judgeOf = "./ci/mutants/judge"
+
+// build builds a program of this module for all mistakes, and the right one.
+func build(ctx context.Context, pkg, dir string, all []source.Mistake) (programs, error) {
+	right, err := source.Build(ctx, ".", pkg, dir, "right")
 	if err != nil {
-		return nil, err
+		return programs{}, err
 	}
-	defer os.Remove(binary)
-	search := exec.CommandContext(ctx, binary, "-right", right, "-first", m.Story, "-limit", limit.String())
+	wrong, err := source.Together(ctx, ".", pkg, dir, all)
+	return programs{wrong, right}, err
+}
+
+// mistakes lists the mutants for [source.Together].
+func mistakes(all []Mutant) (some []source.Mistake) {
+	for _, m := range all {
+		some = append(some, source.Mistake{Name: m.ID, Changes: []source.Change{m.Change}})
+	}
+	return some
+}
+
+// ask runs the program that makes a mistake, and reads the JSON that it prints.
+func (p programs) ask(ctx context.Context, mistake string, answer any, args ...string) error {
+	command, done, err := p.Command(ctx, mistake)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return finding.Ask(exec.CommandContext(ctx, command[0], append(command[1:], args...)...), answer)
+}
+
+// judge lets the simulator search with one mutant.
+func (p programs) judge(ctx context.Context, m Mutant, limit time.Duration) (*finding.Finding, error) {
 	f := new(finding.Finding)
-	if err := finding.Ask(search, f); err != nil {
+	if err := p.ask(ctx, m.ID, f, "-right", p.right, "-first", m.Story, "-limit", limit.String()); err != nil {
 		return nil, fmt.Errorf("search with mutant %s: %w", m.ID, err)
 	}
 	return f, nil

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
-// TestMutantsFitTheirSource: a mutant whose place has changed would not be built any
-// more, and a protection that is new has none.
+// TestMutantsFitTheirSource: a mutant whose place has changed, or what it uses, would not be built
+// any more, and a protection that is new has none.
 func TestMutantsFitTheirSource(t *testing.T) {
 	t.Chdir("../..")
 	all, err := Load("ci/mutants")
@@ -19,6 +20,9 @@ func TestMutantsFitTheirSource(t *testing.T) {
 	}
 	if len(all) < 100 {
 		t.Errorf("%d mutants are too few to say much", len(all))
+	}
+	if _, err := source.Together(t.Context(), ".", judgeOf, t.TempDir(), mistakes(all)); err != nil {
+		t.Error(err)
 	}
 	page, err := os.ReadFile("docs/measured/mutants.md")
 	if err != nil {

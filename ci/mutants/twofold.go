@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -14,9 +13,13 @@ import (
 
 // twofold searches for mistakes of which each takes two deviations, and writes a table of how long
 // that took. One that a single deviation shows, or that is not found in time, is an error.
-func twofold(ctx context.Context, dir, right, only string, limit time.Duration, table string) error {
+func twofold(ctx context.Context, dir, only string, limit time.Duration, table string) error {
 	const of = "ci/mutants/twofold"
 	all, err := Load(of)
+	if err != nil {
+		return err
+	}
+	p, err := build(ctx, judgeOf, dir, mistakes(all))
 	if err != nil {
 		return err
 	}
@@ -25,12 +28,8 @@ func twofold(ctx context.Context, dir, right, only string, limit time.Duration, 
 		if !isChosen(only, m.ID) {
 			continue
 		}
-		binary, err := build(ctx, m, dir)
-		if err != nil {
-			return err
-		}
 		hunt := func(f *finding.Finding, args ...string) error {
-			err := finding.Ask(exec.CommandContext(ctx, binary, append(args, "-catalog", of+"/stories", "-right", right, "-first", m.Story, "-schedules", "0")...), f)
+			err := p.ask(ctx, m.ID, f, append(args, "-catalog", of+"/stories", "-right", p.right, "-first", m.Story, "-schedules", "0")...)
 			if err != nil {
 				return fmt.Errorf("search with mutant %s: %w", m.ID, err)
 			}
@@ -40,7 +39,6 @@ func twofold(ctx context.Context, dir, right, only string, limit time.Duration, 
 		if err := errors.Join(hunt(&one, "-strategy", "orders"), hunt(&two, "-strategy", "portfolio", "-for", limit.String())); err != nil {
 			return err
 		}
-		os.Remove(binary)
 		row := fmt.Sprintf("| %s | `%s` | %d | %d | %s |", cell(m.Mistake), m.Story, one.Schedules, two.Schedules, two.Broken)
 		fmt.Println(row, two.Took.Round(100*time.Millisecond), strings.Join(two.Deviations, ", "))
 		if one.Broken != "" || two.Broken == "" {

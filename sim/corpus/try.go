@@ -101,6 +101,10 @@ func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) 
 		return nil, &exit.Error{Code: exit.Environment, Err: err}
 	}
 	defer done()
+	wrong, err := build(ctx, root, dir, pairs)
+	if err != nil {
+		return nil, err
+	}
 	findings := make([]Finding, len(pairs))
 	simulators := make([]*sim.Simulator, runtime.NumCPU()) // one plays one schedule at a time
 	err = pool.Each(ctx, len(simulators), len(pairs), func(ctx context.Context, worker, i int) (err error) {
@@ -109,7 +113,7 @@ func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) 
 				return err
 			}
 		}
-		findings[i], err = try(ctx, simulators[worker], root, dir, pairs[i])
+		findings[i], err = try(ctx, simulators[worker], wrong, pairs[i])
 		return err
 	}, func(i int) { tell(findings[i]) })
 	if err != nil {
@@ -118,9 +122,31 @@ func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) 
 	return findings, nil
 }
 
+// build builds the workers that make the mistakes in the source, or none if there are none.
+func build(ctx context.Context, root, dir string, pairs []Pair) (*source.Programs, error) {
+	var mistakes []source.Mistake
+	for _, p := range pairs {
+		if p.Overlaid == nil {
+			mistakes = append(mistakes, source.Mistake{Name: p.Right.Metadata.Name, Changes: p.Changes})
+		}
+	}
+	if len(mistakes) == 0 {
+		return nil, nil
+	}
+	programs, err := source.Together(ctx, root, "./sim/corpus/worker", dir, mistakes)
+	switch {
+	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist):
+		err = fmt.Errorf("%s has a mistake in the source, so this needs go and the directory with fencelab's source: %w", mistakes[0].Name, err)
+		return nil, &exit.Error{Code: exit.Environment, Err: err}
+	case err != nil:
+		return nil, exit.Coded(exit.Internal, err)
+	}
+	return programs, nil
+}
+
 // try plays the right half, looks for a schedule in which the mistake breaks its guarantee, and
 // plays the right half once more in that schedule.
-func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair) (Finding, error) {
+func try(ctx context.Context, simulator *sim.Simulator, programs *source.Programs, p Pair) (Finding, error) {
 	f := Finding{Pair: p}
 	if ctx.Err() != nil {
 		return f, &exit.Error{Code: exit.Unknown, Err: errors.New("interrupted")}
@@ -148,16 +174,12 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 		}
 		wrong = search.NewAlone(simulator, &story)
 	} else {
-		binary, err := source.Build(ctx, root, "./sim/corpus/worker", dir, p.Right.Metadata.Name, p.Changes...)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%s: its mistake is in the source, so this needs go and the directory with fencelab's source: %w", p.File, err)
-			return f, &exit.Error{Code: exit.Environment, Err: err}
-		}
+		command, done, err := programs.Command(ctx, p.Right.Metadata.Name)
 		if err != nil {
 			return internal(err)
 		}
-		defer os.Remove(binary)
-		wrong = workers.Start(ctx, 1, &story, binary)
+		defer done()
+		wrong = workers.Start(ctx, 1, &story, command...)
 	}
 	began := time.Now()
 	schedule, found := f.hunt(wrong, sweep)

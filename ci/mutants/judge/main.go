@@ -1,7 +1,6 @@
-// Command judge looks for a scenario of the catalogue whose guarantees the
-// controllers that it is built with break, until its time is up. It is built anew for
-// each mutant and says what it found as JSON. A schedule that breaks the same
-// guarantee without the mistake proves nothing and is passed over.
+// Command judge looks for a scenario of the catalogue whose guarantees its own controllers break,
+// until its time is up, and says what it found as JSON. A schedule that breaks the same guarantee
+// without the mistake proves nothing and is passed over.
 package main
 
 import (

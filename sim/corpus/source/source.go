@@ -79,8 +79,13 @@ func Build(ctx context.Context, root, pkg, dir, name string, changes ...Change) 
 	if err != nil {
 		return "", err
 	}
-	replace := make(map[string]string, len(changed))
-	for file, content := range changed { // order does not matter: JSON is sorted
+	return compile(ctx, root, pkg, dir, name, changed)
+}
+
+// compile builds a package as dir/name with other files in the place of some, or beside them.
+func compile(ctx context.Context, root, pkg, dir, name string, files map[string][]byte) (binary string, err error) {
+	replace := make(map[string]string, len(files))
+	for file, content := range files { // order does not matter: JSON is sorted
 		original, err := filepath.Abs(filepath.Join(root, file))
 		if err != nil {
 			return "", err
