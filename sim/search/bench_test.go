@@ -25,7 +25,7 @@ var designs = []string{
 // GOMAXPROCS=1.
 func BenchmarkSchedules(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(200 << 20))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(100 << 20))
 	s, plan := simulator(b), load(b, "machine-remediation/three-hosts.yaml")
 	report := func(b *testing.B, simulated time.Duration) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
