@@ -18,7 +18,7 @@ func TestVerdict(t *testing.T) {
 		{"no guests", false, true, false, nil,
 			"The simulator can run here, and so can the lab with --hosts model; it cannot run with guests. Run: make lab", false},
 		{"all is built, and the disk is full", true, true, true, without,
-			"The simulator can run here; the lab has too little room (see the lines of memory and space).", false},
+			"The simulator can run here; the lab has too little room (see the lines of memory and space)", false},
 		{"only what few stories need is missing", true, true, false, without,
 			"Every world can run here, without clusters of kind's: run make kind; and without power through Ironic: run lab/ironic/install.sh.", true},
 		{"all is there", true, true, false, nil, "Every world can run here.", true},
