@@ -49,8 +49,13 @@ type returnHost struct {
 	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
-	// out is the taint that says that its host is off, while the Node has one.
-	out history.Event
+	// empty says that a user has made the Node and that no kubelet has written to it: it stands for
+	// no host yet.
+	empty bool
+	// out is the taint that says that its host is off, while the Node has one, and bound are the
+	// Pods and volumes that it releases.
+	out   history.Event
+	bound []string
 	// off says that a fenced boot has ended and none has completed since; excused that no process
 	// under test could have kept the host off; released that the Node was gone before the power-on,
 	// or the host let go of, so that a mark which comes after that is for the next fencing.
@@ -84,7 +89,9 @@ func (c *returns) judge(e *history.Event) {
 	h.Body.Observe(e)
 	switch e.Kind {
 	case history.NodeCreated:
-		h.node, h.created = e.UID, *e
+		h.node, h.created, h.empty = e.UID, *e, invariant.ByUser(e)
+	case history.NodeReady, history.NodeTakenOver:
+		h.empty = h.empty && e.UID != h.node
 	case history.MachineNode:
 		if h.names, h.known = e.Value, true; h.own() == "" && invariant.ByUser(e) {
 			h.fence.Node, h.off = "", false
@@ -92,21 +99,21 @@ func (c *returns) judge(e *history.Event) {
 	case history.MachineDeleted:
 		h.known = false
 	case history.NodeDeleted:
-		c.Settle(invariant.Cause{Host: e.Host, Thing: e.UID}, e)
-		if h.node == e.UID {
-			h.node = ""
-		}
-		if h.fence.Node == e.UID {
-			h.fence.Node, h.deleted = "", *e
-		}
+		c.deleted(e)
 	case history.NodeOutOfService:
 		h.out = *e // whoever says so: it releases the workload
 		h.calledOff()
 	case history.NodeInService:
-		if invariant.ByUser(&h.out) && h.fence.Active() {
-			h.fence.Node = h.node // who has set it can't know that it has released anything
+		if invariant.ByUser(&h.out) && h.fence.Active() && len(h.bound) > 0 {
+			h.fence.Node = h.node // it has not released everything
 		}
 		h.out = history.Event{}
+	case history.PodBound, history.VolumeAttached:
+		if e.Key == "" { // else no taint releases it
+			h.bound = append(h.bound, e.Object+e.UID)
+		}
+	case history.PodDeleted, history.VolumeDetached:
+		h.bound = invariant.Without(h.bound, e.Object+e.UID)
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.FenceRequested:
@@ -163,8 +170,9 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 	if h.fence.Asked && !before {
 		h.asked = *e
 	}
-	// A mark comes too late for a boot that the fencing before has let come. A request doesn't.
-	h.released = !h.fence.Asked && (h.released || h.off && had == "")
+	// A mark comes too late for a boot that the fencing before has let come. A request does so only
+	// once the host is on.
+	h.released = (h.On || !h.fence.Asked) && (h.released || h.off && had == "")
 	switch {
 	case h.fence.Node == "":
 		h.off = h.off && had == "" // not if it was withdrawn
@@ -177,9 +185,26 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 	}
 }
 
+// deleted notes that a Node is gone for each host that had it, whoever's kubelet wrote to it last.
+func (c *returns) deleted(e *history.Event) {
+	for i := range c.hosts.Hosts {
+		name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
+		if name != e.Host && h.created.Object != e.Object {
+			continue
+		}
+		c.Settle(invariant.Cause{Host: name, Thing: e.UID}, e)
+		if h.node == e.UID {
+			h.node = ""
+		}
+		if h.fence.Node == e.UID {
+			h.fence.Node, h.deleted = "", *e
+		}
+	}
+}
+
 // own is the Node that the host has and its Machine names, or "".
 func (h *returnHost) own() string {
-	if h.known && h.created.Object != "Node/"+h.names {
+	if h.empty || h.known && h.created.Object != "Node/"+h.names {
 		return ""
 	}
 	return h.node
