@@ -263,7 +263,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.targets.Check != nil && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
 				sick := h.sick
-				sick.At = max(sick.At, c.anew)
+				sick.At = c.counts(&sick)
 				c.InTime(c.patience(), c.Hindrances, c.on(), &sick, e)
 			}
 			if h.mark.Kind != "" && h.missing() != "" {
@@ -271,7 +271,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
-			if h.marked == h.out {
+			if h.marked == h.out || c.targets.Node(e.Host).Empty {
 				h.marked = ""
 			}
 			h.wentOff, h.perhaps = h.IsOff(), !h.Known()
@@ -353,14 +353,14 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 		s.sick = history.Event{}
 		return
 	}
-	if c.targets.Check == nil || e.At-s.sick.At <= c.patience() || c.targets.Changed.Kind != "" && e.At-c.targets.Changed.At <= c.patience() {
+	if c.targets.Check == nil || e.At-s.sick.At <= c.patience() {
 		return
 	}
 	on := c.on()
 	if c.coolDown > 0 && e.At-c.crowded-c.Lost(c.crowded, e.At, on) <= c.coolDown+c.patience() {
 		return
 	}
-	from := max(s.sick.At, c.anew)
+	from := c.counts(&s.sick)
 	lost := c.Lost(from, e.At, on)
 	limit := c.patience()
 	if s.remediated && (lost > 0 || s.unseen) {
@@ -385,7 +385,7 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 		return
 	}
 	on := c.on()
-	from := max(s.absent.At, c.anew)
+	from := c.counts(&s.absent)
 	lost := c.Lost(from, e.At, on)
 	limit := c.targets.Check.Startup + c.patience()
 	if c.Lost(from, from+c.patience(), on) > 0 {
@@ -400,6 +400,12 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 		return
 	}
 	c.unmarked(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return", lost)
+}
+
+// counts is when the health check's time for what has been so since an event begins: not before its
+// process, nor before a user has changed what it allows.
+func (c *rescues) counts(since *history.Event) time.Duration {
+	return max(since.At, c.anew, c.targets.Changed.At)
 }
 
 // unmarked judges that a Machine is still not marked at e, which had to be since another event; of

@@ -82,9 +82,10 @@ type Target struct {
 type Named struct {
 	// UID is that of the Node, "" if there is none, and host the one that the name stands for.
 	UID, host string
-	// Ready says that it is so since the last change, and Had that it has been at some time.
-	Ready, Had bool
-	Since      history.Event
+	// Ready says that it is so since the last change, and Had that it has been at some time. Empty
+	// says that a user has made it and no kubelet has written to it: it stands for no host yet.
+	Ready, Had, Empty bool
+	Since             history.Event
 }
 
 // Counts reports whether the Machine is a target: it takes part in the number of Machines,
@@ -147,10 +148,12 @@ func (t *Targets) node(e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated, history.NodeDeleted:
 		if *n = (Named{host: e.Host, Since: *e}); e.Kind == history.NodeCreated {
-			n.UID = e.UID
+			n.UID, n.Empty = e.UID, ByUser(e)
 		}
+	case history.NodeTakenOver:
+		n.Empty = false
 	case history.NodeReady:
-		n.Ready, n.Had, n.Since = true, true, *e
+		n.Ready, n.Had, n.Empty, n.Since = true, true, false, *e
 	case history.NodeNotReady:
 		n.Ready, n.Since = false, *e
 	}
