@@ -53,11 +53,11 @@ type draining struct {
 	skipped, marked bool
 	asked           []string
 	others          invariant.Demand
-	// cordoned, unreachable: what the Node is.
-	cordoned, unreachable bool
-	pods                  []podState
-	processes             []string // UIDs of the Pods whose processes run
-	forced                []string // of those that one under test has deleted while they ran
+	// cordoned, unreachable: what the Node is. gone: there is none.
+	cordoned, unreachable, gone bool
+	pods                        []podState
+	processes                   []string // UIDs of the Pods whose processes run
+	forced                      []string // of those that one under test has deleted while they ran
 	// under is the last command to go off that was there before the deletion, or on its way by
 	// then.
 	under history.Event
@@ -157,7 +157,7 @@ func (h *draining) overdue(e *history.Event) bool {
 
 // excused reports whether the drain is done by now, or not required.
 func (h *draining) excused(e *history.Event) bool {
-	if h.skipped || e.Kind == history.NodeDeleted || h.overdue(e) {
+	if h.skipped || h.gone || h.overdue(e) {
 		return true
 	}
 	for i := range h.pods {
@@ -182,8 +182,8 @@ func (h *draining) learn(e *history.Event, roles *invariant.Roles) {
 		h.deleting, h.done, h.free, h.hooks, h.limit, h.skipped, h.marked = history.Event{}, history.Event{}, history.Event{}, nil, 0, false, false
 	case history.DrainTimeout:
 		h.limit, _ = time.ParseDuration(e.Value) // or there is none
-	case history.NodeCreated:
-		h.cordoned, h.unreachable = false, false
+	case history.NodeCreated, history.NodeDeleted:
+		h.cordoned, h.unreachable, h.gone = false, false, e.Kind == history.NodeDeleted
 	case history.NodeCordoned, history.NodeUncordoned:
 		h.cordoned = e.Kind == history.NodeCordoned
 	case history.NodeReady, history.NodeNotReady:
