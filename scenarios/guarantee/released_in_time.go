@@ -21,7 +21,7 @@ var releasedInTime = invariant.Invariant{
 			pledges:   newPledges(p),
 			roles:     p.Roles,
 			hosts:     invariant.NewRoster[delivery](p.Hosts),
-			limit:     p.Timings.Freed,
+			limit:     p.Timings.Freed, orphaned: p.Timings.Orphaned,
 		}
 	},
 }
@@ -32,15 +32,16 @@ var releasedInTime = invariant.Invariant{
 //
 // The time counts while the fault lasts too, since a release needs nothing of the lost host. It
 // begins anew when a process of the cluster starts, because that keeps its timers in memory. For
-// agents it counts only while most of them are well.
+// agents it counts only while most of them are well. Where the Machine leaves, or another than the
+// fencer deletes the Node, the fencer's way comes to no end, and Kubernetes takes its own time.
 type deliveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses
 	pledges   pledges
 	roles     invariant.Roles
 	hosts     invariant.Roster[delivery]
-	// limit is 0 where no settings bound the time.
-	limit time.Duration
+	// limit and orphaned are 0 where no settings bound the time.
+	limit, orphaned time.Duration
 }
 
 // delivery is a host whose fencing has begun.
@@ -53,6 +54,8 @@ type delivery struct {
 	idle  history.Event
 	since time.Duration
 	timed bool
+	// orphan says that its Machine leaves, or that another than its fencer has deleted its Node.
+	orphan bool
 }
 
 func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
@@ -77,6 +80,14 @@ func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
 // begin notes the beginning and the end of a fencing.
 func (c *deliveries) begin(h *delivery, e *history.Event) {
 	_, asks := invariant.RebootRequest(e)
+	switch e.Kind {
+	case history.MachineCreated, history.VolumeAttached:
+		h.orphan = false
+	case history.MachineDeleting, history.MachineDeleted:
+		h.orphan = true
+	case history.NodeDeleted:
+		h.orphan = h.orphan || !c.roles.Remediates(e.Actor) && !c.roles.Agent(e.Actor)
+	}
 	switch {
 	case h.attached.Kind == "":
 	case e.Kind == history.AnnotationSet && asks && c.roles.Remediates(e.Actor) && c.roles.Power != "", // or none answers it
@@ -103,10 +114,10 @@ func (c *deliveries) follow(h *delivery, e *history.Event) {
 	switch was := h.idle.Kind != ""; {
 	case idle && !was:
 		c.Judged++
-		h.idle, h.since, h.timed = *e, e.At, c.limit > 0
+		h.idle, h.since, h.timed = *e, e.At, true
 	case !idle && was:
-		if h.timed {
-			c.Within(h.since-h.idle.At+c.limit+c.lost(h, e), &h.idle, e)
+		if limit := c.takes(h); h.timed && limit > 0 {
+			c.Within(h.since-h.idle.At+limit+c.lost(h, e), &h.idle, e)
 		}
 		h.idle, h.begun = history.Event{}, history.Event{}
 	case h.attached.Kind == "":
@@ -118,7 +129,8 @@ func (c *deliveries) follow(h *delivery, e *history.Event) {
 func (c *deliveries) expire(e *history.Event) {
 	for i := range c.hosts.Hosts {
 		name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
-		if !h.timed || h.idle.Kind == "" || e.At-h.since <= c.limit || e.At-h.since-c.lost(h, e) <= c.limit {
+		limit := c.takes(h)
+		if !h.timed || limit == 0 || h.idle.Kind == "" || e.At-h.since <= limit || e.At-h.since-c.lost(h, e) <= limit {
 			continue
 		}
 		h.timed = false
@@ -126,6 +138,14 @@ func (c *deliveries) expire(e *history.Event) {
 			c.Breach(&h.idle, e, h.attached.Object+" was still attached to "+name+" at "+invariant.Seconds(e.At)+", where nothing could write to it since "+invariant.Seconds(h.idle.At))
 		}
 	}
+}
+
+// takes is how long the release may take, 0 if nothing bounds that.
+func (c *deliveries) takes(h *delivery) time.Duration {
+	if h.orphan {
+		return c.orphaned
+	}
+	return c.limit
 }
 
 // lost is how much of the time was lost by those who release.
@@ -145,9 +165,12 @@ func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {
 			if h.begun.Kind == history.FenceRequested && c.pledges.free(name) {
 				continue // only a person can say that the boot is over
 			}
+			if h.orphan && c.orphaned == 0 {
+				continue // it waits for a Node of that name
+			}
 			if h.idle.Kind != "" && !yield(invariant.Lack{
 				Sentence: h.attached.Object + " is still attached to " + name + ", where nothing can write to it",
-				Since:    &h.idle, On: h.depends(), Within: c.limit,
+				Since:    &h.idle, On: h.depends(), Within: c.takes(h),
 				Comes: []history.Kind{history.VolumeDetached, history.VolumeAttached, history.VolumeMounted, history.VolumeWritten},
 			}) {
 				return

@@ -102,6 +102,8 @@ func (tr *transcript) line(line string) (err error) {
 			}
 		case "freed":
 			tr.params.Timings.Freed, err = time.ParseDuration(value)
+		case "orphaned":
+			tr.params.Timings.Orphaned, err = time.ParseDuration(value)
 		case "missing":
 			tr.params.Timings.Missing, err = time.ParseDuration(value)
 		case "agents": // WATCHDOG SILENCE HEARING

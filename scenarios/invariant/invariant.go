@@ -145,7 +145,9 @@ type Timings struct {
 	Safe, Release time.Duration
 	// Freed is how long it takes at most, by everybody's settings, from when nothing on a fenced
 	// host can write to its volume until that is free; 0 if no settings bound it.
-	Freed time.Duration
+	// Orphaned is that time where its Machine leaves, or another deletes its Node, so that the
+	// fencer's way comes to no end.
+	Freed, Orphaned time.Duration
 	// Missing is for how long the health check lets a Machine be without a Node, at least,
 	// whose Node was deleted; 0 if the world doesn't know.
 	Missing time.Duration

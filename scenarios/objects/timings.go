@@ -80,16 +80,16 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 			timings.Steady, timings.Backoff = s.SteadyInterval.Duration, s.MaxBackoff.Duration
 		}
 	}
-	timings.Freed = freed(spec, chosen, &timings)
+	timings.Freed, timings.Orphaned = freed(spec, chosen, &timings)
 	return timings
 }
 
-// freed is invariant.Timings' of that name: what a fencer takes to release, once the host is off or
-// kept out, then the cluster's own controllers, and then the storage.
-func freed(spec *scenarios.Spec, chosen []controllers.Selection, t *invariant.Timings) (longest time.Duration) {
+// freed are invariant.Timings' of that name and Orphaned: what a fencer takes to release, once the
+// host is off or kept out, then the cluster's own controllers, and then the storage.
+func freed(spec *scenarios.Spec, chosen []controllers.Selection, t *invariant.Timings) (longest, orphaned time.Duration) {
 	v := spec.Topology.Workload.Volume
 	if v == nil {
-		return 0
+		return 0, 0
 	}
 	var detach release.DetachSettings
 	for _, c := range chosen {
@@ -98,19 +98,30 @@ func freed(spec *scenarios.Spec, chosen []controllers.Selection, t *invariant.Ti
 		}
 	}
 	for _, c := range chosen {
+		takes, quick := time.Duration(0), true
 		switch s := c.Settings.(type) {
 		case *remediation.Settings:
-			takes := t.Command + t.Poll + s.AnswerWithin.Duration + collected
-			if s.Release == remediation.NodeDeletion && !detach.DetachFromDeletedNodes {
-				if detach.DisableForceDetachOnTimeout {
-					return 0 // until somebody makes a Node of that name
-				}
-				takes += release.MaxWaitForUnmount
-			}
-			longest = max(longest, takes+time.Duration(v.Attach+v.Detach)+5*slack)
+			takes = t.Command + t.Poll + s.AnswerWithin.Duration + collected + time.Duration(v.Attach+v.Detach) + 5*slack
+			quick = s.Release != remediation.NodeDeletion
 		case *poisonpill.Settings:
-			longest = max(longest, t.Safe+t.Release+5*slack)
+			takes = t.Safe + t.Release + 5*slack
+		default:
+			continue
 		}
+		alone := takes
+		if !detach.DetachFromDeletedNodes {
+			alone += release.MaxWaitForUnmount
+		}
+		if orphaned = max(orphaned, alone); !quick {
+			takes = alone
+		}
+		longest = max(longest, takes)
 	}
-	return longest
+	if detach.DisableForceDetachOnTimeout && !detach.DetachFromDeletedNodes { // until somebody makes a Node of that name
+		if longest == orphaned {
+			longest = 0
+		}
+		orphaned = 0
+	}
+	return longest, orphaned
 }
