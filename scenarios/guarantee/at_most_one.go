@@ -33,7 +33,7 @@ type copies struct {
 	invariant.Ruling
 	hosts   invariant.Roster[cutOff]
 	running []placed
-	// nodeless has the users' deletions of Nodes, by host, until there is another Node. Freed
+	// nodeless has the users' deletions of Nodes, by host, until a kubelet has another Node. Freed
 	// has the users' deeds for which Pods are gone, by the UIDs of these: a kubelet that hasn't
 	// heard of it yet starts such a Pod still.
 	nodeless, freed map[string]history.Event
@@ -79,8 +79,10 @@ func (c *copies) Observe(e *history.Event) *invariant.Violation {
 // released takes in what users do to Nodes and Pods.
 func (c *copies) released(e *history.Event) {
 	switch e.Kind {
-	case history.NodeCreated:
-		delete(c.nodeless, e.Host)
+	case history.NodeCreated, history.NodeReady:
+		if !invariant.ByUser(e) {
+			delete(c.nodeless, e.Host)
+		}
 	case history.NodeDeleted:
 		if invariant.ByUser(e) {
 			c.nodeless[e.Host] = *e
