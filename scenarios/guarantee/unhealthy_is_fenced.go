@@ -243,10 +243,14 @@ func (c *rescues) renamed(h *patient, e *history.Event) {
 }
 
 // hand notes that e has given the Machine to the health check, or taken it away. A Node that is not
-// Ready then may have been for as long as it knows: it looks at the Nodes of its Machines only.
+// Ready or missing then may have been for as long as it knows: it looks at the Nodes of its
+// Machines only.
 func (h *patient) hand(e *history.Event) {
 	if h.handed = *e; h.sick.Kind != "" {
 		h.sick, h.unseen = *e, true
+	}
+	if h.absent.Kind != "" {
+		h.absent = *e
 	}
 }
 
