@@ -10,7 +10,7 @@ import (
 
 var bystandersSpared = invariant.Invariant{
 	ID:    "bystanders-spared",
-	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; and nothing is taken for the deletion of one that is paused.",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; nothing is taken for the deletion of one that is paused, and no Pod of a Node that is Ready is ended past the budget that protects it.",
 	Seed:  "000, 002, 003, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &bystanders{
@@ -70,10 +70,12 @@ type bystanders struct {
 }
 
 // bystander is a host: machine is the last one that was heard of, consumer its user by its own
-// word, fence a boot that is to be fenced, and asked a request of a system's own for that.
+// word, fence a boot that is to be fenced, and asked a request of a system's own for that. Ready
+// says so of its Node.
 type bystander struct {
 	machine, consumer string
 	fence, asked      wish
+	ready             bool
 }
 
 // wanted holds the wishes of others about a Machine. Paused is the pause that keeps the deletion
@@ -131,6 +133,8 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 		c.taken(h, c.of(victim), e)
 	}
 	switch e.Kind {
+	case history.NodeReady, history.NodeNotReady, history.NodeDeleted:
+		h.ready = e.Kind == history.NodeReady
 	case history.HostConsumer:
 		h.consumer = e.Value
 	case history.BareMetalHostDeleted:
@@ -185,6 +189,10 @@ func (c *bystanders) taken(h *bystander, m *wanted, e *history.Event) {
 	case c.roles.Deletes(e.Actor) && m.paused.Kind != "" && !c.Unaware(e, &m.paused):
 		c.Judged++
 		c.Breach(&m.paused, e, invariant.Clause(e)+" by "+e.Actor+", though the Machine is paused since "+invariant.Seconds(m.paused.At))
+		return
+	case e.Kind == history.PodTerminating && h.ready && strings.HasPrefix(e.Key, "PodDisruptionBudget/"):
+		c.Judged++
+		c.Breach(e, e, invariant.Clause(e)+" by "+e.Actor+" without an eviction, though "+e.Key+" allowed none")
 		return
 	}
 	var until history.Event

@@ -178,6 +178,7 @@ const (
 	PodBound Kind = "pod-bound"
 	// PodTerminating is a Pod's being marked for deletion with time to stop: what an
 	// eviction does that is not refused. Its kubelet deletes it when its processes are gone.
+	// Key is the PodDisruptionBudget that would have refused an eviction, where none was asked for.
 	PodTerminating Kind = "pod-terminating"
 	PodDeleted     Kind = "pod-deleted"
 	// AnnotationSet and AnnotationRemoved are changes of an annotation on a

@@ -48,7 +48,9 @@ var kinds = []Kind{
 	{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", Namespaced: true, Kind: scenarios.Kind{Heartbeat: true}},
 	{
 		GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Namespaced: true, Status: true,
-		Kind: scenarios.Kind{Changed: true, Made: true, Obstacle: true}, Dumped: true,
+		Kind:    scenarios.Kind{Changed: true, Made: true, Obstacle: true},
+		Changes: func(_, _ metav1.Object, _ func(history.Event)) {}, // a Pod that passes over it has an event
+		Dumped:  true,
 	},
 	{
 		GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), Resource: "volumeattachments", Status: true,

@@ -78,11 +78,12 @@ func ProviderID(host string) string { return "metal3://" + Namespace + "/" + hos
 type Names struct {
 	nodes    map[string][]string
 	machines map[string]string
+	budgets  *budgets
 }
 
 // NamesOf returns the names of a topology.
 func NamesOf(topology *scenarios.Topology) Names {
-	names := Names{make(map[string][]string), make(map[string]string)}
+	names := Names{make(map[string][]string), make(map[string]string), new(budgets)}
 	for i := range topology.Hosts {
 		h := &topology.Hosts[i]
 		names.nodes[h.Node()], names.machines[h.Machine()] = append(names.nodes[h.Node()], h.Name), h.Name
@@ -126,12 +127,17 @@ func (n *Names) host(kind scenarios.Naming, name string) string {
 // The host that an event belongs to is the object's own name for BareMetalHosts, the
 // Node's host for kinds that name one, and the host that a Machine's annotation names.
 // A Machine that has lost that is still the one of its host in the topology. A Node is taken over
-// only by one host of its name from another.
+// only by one host of its name from another. A Pod that isn't evicted passes over a budget which
+// forbids that by then.
 func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
 	if kind.Changes == nil {
 		return
 	}
+	n.budgets.note(before, after)
 	kind.Changes(before, after, func(e history.Event) {
+		if pod, ok := after.(*corev1.Pod); ok && e.Kind == history.PodTerminating {
+			e.Key = n.budgets.passedOver(pod)
+		}
 		of, name, _ := strings.Cut(e.Object, "/")
 		switch {
 		case of == "Machine" && e.Host == "":
