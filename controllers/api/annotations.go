@@ -38,10 +38,10 @@ const (
 	// HostAnnotation on a Machine names its BareMetalHost as namespace/name
 	// (seed 002).
 	HostAnnotation = "metal3.io/BareMetalHost"
-	// PoweredOffForRemediationAnnotation on a Machine records that its Node was
-	// deleted while the host was off. Only used with the remediation
-	// controller's options that keep the mark until the Node is back (design, decision 6). Whoever
-	// sets a mark removes the record of the previous one.
+	// PoweredOffForRemediationAnnotation on a Machine records that its Node was deleted while the
+	// host was off, or, where the Node stays, which of its boots ended. Only used with the
+	// remediation controller's options that keep the mark until the Node is back (design, decision
+	// 6). Whoever sets a mark removes the record of the previous one.
 	PoweredOffForRemediationAnnotation = "remediation.metal3.io/powered-off-for-remediation"
 	// NodeUIDAnnotation on a Pod is the UID of the Node that it was bound to. A
 	// Pod of another incarnation of that Node is an orphan: kubelets don't run

@@ -42,7 +42,8 @@ type State struct {
 	// and it has not. Only with PoweredOffMark.
 	Overdue bool `json:"overdue"`
 	// Tainted: the Node is called out of service, OwnTaint: by this controller. Emptied: nothing
-	// is left on it that the taint releases. NodeReady: its kubelet reports. Only Taint asks.
+	// is left on it that the taint releases. NodeReady: the kubelet of a later boot reports. Only
+	// Taint asks.
 	Tainted   bool `json:"tainted"`
 	OwnTaint  bool `json:"ownTaint"`
 	Emptied   bool `json:"emptied"`

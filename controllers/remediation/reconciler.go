@@ -359,7 +359,11 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 	case FenceStorage:
 		return r.keepOut(ctx, f)
 	case AddPoweredOffMark:
-		return r.Client.Patch(ctx, machine, api.SetAnnotation(machine, api.PoweredOffForRemediationAnnotation, ""))
+		ended := ""
+		if f.node != nil {
+			ended = f.node.Status.NodeInfo.BootID
+		}
+		return r.Client.Patch(ctx, machine, api.SetAnnotation(machine, api.PoweredOffForRemediationAnnotation, ended))
 	case BackUpNode:
 		if f.node == nil {
 			return errors.New("the host's Machine has no Node") // the table never asks for it

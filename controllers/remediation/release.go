@@ -80,7 +80,7 @@ func Taint(s State) Action {
 
 // tainted completes a State with the facts that Taint goes by.
 func (s *State) tainted(f facts) {
-	s.NodeReady, s.Emptied = f.node != nil && api.Ready(f.node), f.emptied
+	s.NodeReady, s.Emptied = f.node != nil && api.Ready(f.node) && f.returned(), f.emptied
 	if f.node == nil {
 		return
 	}
@@ -90,6 +90,16 @@ func (s *State) tainted(f facts) {
 			s.OwnTaint = s.OwnTaint || t.Value == ownTaint
 		}
 	}
+}
+
+// returned reports whether the Node is of another boot than the one that the powered-off mark
+// names. A Node stays Ready for a while after its host went off.
+func (f *facts) returned() bool {
+	ended := ""
+	if f.machine != nil {
+		ended = f.machine.Annotations[api.PoweredOffForRemediationAnnotation]
+	}
+	return ended == "" || f.node.Status.NodeInfo.BootID != ended
 }
 
 // RightDecision is the decision that goes with the settings. Neither of two hosts that may have one
