@@ -11,7 +11,7 @@ import (
 
 var statusTruthful = invariant.Invariant{
 	ID:    "status-truthful",
-	Claim: "While the BMC answers truthfully, status.poweredOn soon reflects the actual power state, and keeps to it; lastPoweredOn records each boot before it begins, and none that never was; heldOffFor answers only of a host that is off; and no time of the status is in the future.",
+	Claim: "While the BMC answers truthfully, status.poweredOn soon reflects the actual power state, and keeps to it; lastPoweredOn records each boot before it begins, and none that never was; heldOffFor answers only of a host that is off; no time of the status is in the future; and an error of the BMC doesn't stand once all is as it should be.",
 	Seed:  "000",
 	New: func(p invariant.Params) invariant.Checker {
 		return &reports{
@@ -20,6 +20,7 @@ var statusTruthful = invariant.Invariant{
 			hosts:      invariant.NewRoster[reportHost](p.Hosts),
 			Hindrances: p.Hindrances,
 			patience:   p.Timings.Steady + 2*p.Timings.Poll + p.Timings.Slack,
+			retries:    p.Timings.Backoff + p.Timings.Answer,
 			epoch:      p.Timings.Epoch,
 		}
 	},
@@ -36,6 +37,9 @@ type reports struct {
 	roles    invariant.Roles
 	hosts    invariant.Roster[reportHost]
 	patience time.Duration
+	// retries is how long it may take beside that until a BMC which has failed is asked again and
+	// answers; 0 if the world doesn't know.
+	retries time.Duration
 	// epoch is the time of the run's start, zero if clocks can't be compared.
 	epoch time.Time
 }
@@ -65,6 +69,13 @@ type reportHost struct {
 	right    bool
 	wrong    int
 	disputed history.Event
+	// failing says that the status has an error of the BMC, demand has what is wanted of the host,
+	// requests are all reboot annotations, and old is the event since which nothing is wanted that
+	// the error could be about.
+	failing  bool
+	demand   invariant.Demand
+	requests []string
+	old      history.Event
 	// The status is not true since an event, and should have been corrected from when
 	// nothing hindered that any more.
 	invariant.Lapse
@@ -77,6 +88,7 @@ func (c *reports) Observe(e *history.Event) *invariant.Violation {
 	// What has lasted for too long has done so before anything else happens.
 	for i := range c.hosts.Hosts {
 		c.expire(&c.hosts.Hosts[i], e)
+		c.outlived(&c.hosts.Hosts[i], e)
 	}
 	if e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.Power) {
 		c.forget()
@@ -198,6 +210,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 			}
 		}
 	}
+	c.blamed(h, e)
 	switch {
 	case h.unmanaged || h.paused || !h.Known():
 		h.Wrong = history.Event{}
@@ -205,6 +218,46 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		c.InTime(c.patience, c.Hindrances, c.on(e.Host), &h.Wrong, e)
 		h.Wrong = history.Event{}
 	}
+}
+
+// blamed notes whether, as from e, an error of the BMC stands of a host that is as it should be:
+// on, reported so, and without a request. What was last said to a command or a reading may stand
+// for as long as somebody waits for what it failed at.
+func (c *reports) blamed(h *reportHost, e *history.Event) {
+	h.demand.Observe(e, &c.roles)
+	switch _, request := invariant.RebootRequest(e); {
+	case e.Kind == history.PowerError:
+		h.failing = e.Value == "true"
+	case e.Kind == history.AnnotationSet && request:
+		h.requests = append(invariant.Without(h.requests, e.Key), e.Key)
+	case e.Kind == history.AnnotationRemoved && request:
+		h.requests = invariant.Without(h.requests, e.Key)
+	}
+	settled := h.Known() && h.On && h.reported && h.demand.On() && len(h.requests) == 0 && !h.paused
+	switch {
+	case e.Kind == history.PowerError && !h.failing && h.old.Kind != "":
+		c.InTime(2*c.patience+c.retries, c.Hindrances, c.on(e.Host), &h.old, e)
+		h.old = history.Event{}
+	case !settled || !h.failing || c.retries == 0:
+		h.old = history.Event{}
+	case h.old.Kind == "" || e.Kind == history.BMCFault:
+		h.old = *e
+	}
+}
+
+// outlived judges an error that has stood for too long when e comes.
+func (c *reports) outlived(h *invariant.Entry[reportHost], e *history.Event) {
+	old, limit := h.State.old, 2*c.patience+c.retries
+	if old.Kind == "" || e.At-old.At <= limit {
+		return
+	}
+	lost := c.Lost(old.At, e.At, c.on(h.Name))
+	if e.At-old.At-lost <= limit {
+		return
+	}
+	c.Judged++
+	h.State.old = history.Event{}
+	c.Breach(&old, e, "the status of "+h.Name+" told of an error of its BMC; from "+invariant.Seconds(old.At)+" on the host was as it should be, and at "+invariant.Seconds(e.At)+" the error still stood"+invariant.Beside(lost))
 }
 
 // poweredOn judges a power-on by whether its boot was recorded.
