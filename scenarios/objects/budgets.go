@@ -11,8 +11,8 @@ import (
 	apilabels "k8s.io/apimachinery/pkg/labels"
 )
 
-// budgets holds the PodDisruptionBudgets of a run by their names. A lab watches each kind by
-// itself.
+// budgets holds the PodDisruptionBudgets of a run by their names; nil knows none. A lab watches
+// each kind by itself.
 type budgets struct {
 	mutex sync.Mutex
 	all   map[string]*policyv1.PodDisruptionBudget
@@ -22,7 +22,7 @@ type budgets struct {
 func (b *budgets) note(before, after metav1.Object) {
 	gone, was := before.(*policyv1.PodDisruptionBudget)
 	budget, is := after.(*policyv1.PodDisruptionBudget)
-	if !was && !is {
+	if b == nil || !was && !is {
 		return
 	}
 	b.mutex.Lock()
@@ -40,6 +40,9 @@ func (b *budgets) note(before, after metav1.Object) {
 // passedOver returns the budget that forbade the deletion of a Pod without an eviction, or "". A
 // budget counts Pods that are Ready, and who evicts leaves word in the Pod.
 func (b *budgets) passedOver(pod *corev1.Pod) string {
+	if b == nil {
+		return ""
+	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if len(b.all) == 0 || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
