@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,7 +51,7 @@ func auditAll(ctx context.Context, all []Mutant, dir, only string, limit time.Du
 	}
 	suspects := []suspect{{Mistake: source.Mistake{Name: "overlay"}}}
 	for _, m := range all {
-		suspects = append(suspects, suspect{source.Mistake{Name: m.ID, Changes: []source.Change{m.Change}}, m.Story})
+		suspects = append(suspects, suspect{m.mistake(), m.Story})
 	}
 	pairs, err := corpus.Load([]string{"scenarios/catalog/regression"}, objects.Vocabulary())
 	if err != nil {
@@ -66,13 +65,11 @@ func auditAll(ctx context.Context, all []Mutant, dir, only string, limit time.Du
 	suspects = slices.DeleteFunc(suspects, func(s suspect) bool {
 		return !isChosen(only, s.Name)
 	})
-	var sources []source.Mistake
+	var mistakes []source.Mistake
 	for _, s := range suspects {
-		if len(s.Changes) > 0 {
-			sources = append(sources, s.Mistake)
-		}
+		mistakes = append(mistakes, s.Mistake)
 	}
-	p, err := build(ctx, judgeOf, dir, sources)
+	p, err := build(ctx, judgeOf, dir, mistakes)
 	if err != nil {
 		return err
 	}
@@ -123,14 +120,14 @@ func auditAll(ctx context.Context, all []Mutant, dir, only string, limit time.Du
 	return nil
 }
 
-// audit lets a suspect look for excuses; that of overlays is the right program.
-func (s suspect) audit(ctx context.Context, p programs, limit time.Duration) (a *finding.Audit, err error) {
-	if a = new(finding.Audit); len(s.Changes) > 0 {
-		err = p.ask(ctx, s.Name, a, "-audit", "-limit", limit.String(), "-right", p.right, "-first", s.story)
-	} else {
-		err = finding.Ask(exec.CommandContext(ctx, p.right, "-audit", "-limit", (30*time.Second).String()), a)
+// audit lets a suspect look for excuses; that of overlays changes nothing in the source.
+func (s suspect) audit(ctx context.Context, p programs, limit time.Duration) (*finding.Audit, error) {
+	args := []string{"-audit", "-limit", limit.String(), "-right", p.right, "-first", s.story}
+	if len(s.Changes) == 0 {
+		args = []string{"-audit", "-limit", (30 * time.Second).String()}
 	}
-	if err != nil {
+	a := new(finding.Audit)
+	if err := p.ask(ctx, s.Name, a, args...); err != nil {
 		return nil, fmt.Errorf("audit the excuses of %s: %w", s.Name, err)
 	}
 	return a, nil

@@ -191,10 +191,14 @@ func build(ctx context.Context, pkg, dir string, all []source.Mistake) (programs
 	return programs{wrong, right}, err
 }
 
+func (m *Mutant) mistake() source.Mistake {
+	return source.Mistake{Name: m.ID, Changes: []source.Change{m.Change}}
+}
+
 // mistakes lists the mutants for [source.Together].
 func mistakes(all []Mutant) (some []source.Mistake) {
 	for _, m := range all {
-		some = append(some, source.Mistake{Name: m.ID, Changes: []source.Change{m.Change}})
+		some = append(some, m.mistake())
 	}
 	return some
 }

@@ -41,14 +41,21 @@ func main() {
 }
 `
 
-// TestTogether: each mistake is made by its own program, whether it shares one with others or not.
-func TestTogether(t *testing.T) {
+// module writes the program as a module and returns its root.
+func module(t *testing.T) string {
+	t.Helper()
 	root := t.TempDir()
 	for file, text := range map[string]string{"go.mod": "module example.com/m\n\ngo 1.24\n", "main.go": program} {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return root
+}
+
+// TestTogether: each mistake is made by its own program, whether it shares one with others or not.
+func TestTogether(t *testing.T) {
+	root := module(t)
 	mistake := func(name, find, replace string) Mistake {
 		return Mistake{name, []Change{{File: "main.go", Find: find, Replace: replace}}}
 	}
@@ -98,12 +105,7 @@ func TestTogether(t *testing.T) {
 }
 
 func TestTogetherRefuses(t *testing.T) {
-	root := t.TempDir()
-	for file, text := range map[string]string{"go.mod": "module example.com/m\n\ngo 1.24\n", "main.go": program} {
-		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	root := module(t)
 	mistake := func(find, replace string) Mistake {
 		return Mistake{"a", []Change{{File: "main.go", Find: find, Replace: replace}}}
 	}
