@@ -60,6 +60,8 @@ type Spell struct {
 	beyond time.Duration
 	// hangs says that what it held up takes no effect.
 	hangs bool
+	// scheduled says that the schedule held it up, and no longer than the schedule lasts.
+	scheduled bool
 }
 
 // open is the end of a spell that has none yet.
@@ -90,7 +92,7 @@ func (h *Hindrances) Observe(e *history.Event) {
 		h.free(e.At, func(s *Spell) bool { return s.Name != "" && strings.HasPrefix(s.Name, name) })
 	}
 	if hinders := e.Hinders; hinders != nil {
-		s := Spell{Party: hinders.Party, Name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told}
+		s := Spell{Party: hinders.Party, Name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told, scheduled: e.Kind == history.Deviated}
 		if s.Name == "" {
 			s.end = s.begin + hinders.For
 			if e.Kind == history.BMCFault && e.Note != "" { // a command, which is given its time before it is sent again
@@ -104,6 +106,8 @@ func (h *Hindrances) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // every effect of the start is over
 		h.spells = h.spells[:0]
+	case history.ScheduleEnded: // what is late comes now
+		h.free(e.At, func(s *Spell) bool { return s.scheduled })
 	case history.Healed: // which mends no boot, and switches no host on: either ends a spell of its own
 		h.withdrawn = e.At
 		h.free(e.At, func(s *Spell) bool {
