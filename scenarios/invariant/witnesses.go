@@ -25,6 +25,9 @@ type Witnesses struct {
 	refused bool
 	// booted are the hosts whose boot is complete, and since when.
 	booted map[string]time.Duration
+	// nodes are the times at which the Node of a host became Ready, and stopped being Ready or was
+	// deleted, by turns.
+	nodes map[string][]time.Duration
 }
 
 // NewWitnesses returns witnesses that have observed nothing.
@@ -33,22 +36,47 @@ func NewWitnesses(p Params) Witnesses {
 	return Witnesses{
 		Hindrances: p.Hindrances, Recovery: max(t.Safe, t.Watchdog+t.Slack),
 		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Brief, refused: t.Refused,
-		roles: &p.Roles, Names: p.Hosts, booted: make(map[string]time.Duration),
+		roles: &p.Roles, Names: p.Hosts, booted: make(map[string]time.Duration), nodes: make(map[string][]time.Duration),
 	}
 }
 
-// Observe notes which hosts are up.
+// Observe notes which hosts are up, and whose Nodes are Ready.
 func (w *Witnesses) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // whoever is up was all along
 		for name := range w.booted { // order does not matter: all alike
 			w.booted[name] = -w.Recovery
 		}
+		for _, changes := range w.nodes { // order does not matter: all alike
+			changes[0] = -open
+		}
 	case history.PowerOff, history.BootEnded, history.EvidenceLost:
 		delete(w.booted, e.Host)
 	case history.BootComplete:
 		w.booted[e.Host] = e.At
+	case history.NodeReady, history.NodeNotReady, history.NodeDeleted:
+		if ready := len(w.nodes[e.Host])%2 == 1; ready != (e.Kind == history.NodeReady) {
+			w.nodes[e.Host] = append(w.nodes[e.Host], e.At)
+		}
 	}
+}
+
+// known reports whether a host's Node was Ready while the agent on another could look at it, and
+// for a while before: agents ask no peer whose Node has not been Ready.
+func (w *Witnesses) known(name, to string, at time.Duration) bool {
+	from, until := at-w.window-w.Recovery, at
+	silences := w.silences(to)
+	for i := range w.spells {
+		if s := &w.spells[i]; s.begin < until && s.end >= at && silences(s) {
+			from, until = min(from, s.begin-w.Recovery), s.begin
+		}
+	}
+	changes := w.nodes[name]
+	n := 0
+	for n < len(changes) && changes[n] <= until {
+		n++
+	}
+	return n%2 == 1 && changes[n-1] <= max(from, 0)
 }
 
 // well reports whether the agent on a host was well since a time at least, as far as the links
@@ -97,9 +125,14 @@ func (w *Witnesses) Silent(host string, at time.Duration) bool {
 	if w.silence == 0 {
 		return true
 	}
+	return w.LostTo(at-w.window, at, w.hearing, w.silences(host)) >= w.silence
+}
+
+// silences returns whether a spell keeps the API server's answers from the agent on a host.
+func (w *Witnesses) silences(host string) func(*Spell) bool {
 	own, api := history.HostEnd(host), history.Everybody
 	to, from := history.LinkOf(own, api), history.LinkOf(api, own)
-	return w.LostTo(at-w.window, at, w.hearing, func(s *Spell) bool {
+	return func(s *Spell) bool {
 		requests, refused := strings.CutPrefix(s.Party, history.RequestsOf(""))
 		switch {
 		case s.Party == history.Everybody:
@@ -110,7 +143,7 @@ func (w *Witnesses) Silent(host string, at time.Duration) bool {
 			return s.on(host, w.roles) && (s.network() || s.Name == to || s.Name == from)
 		}
 		return s.on(host, w.roles)
-	}) >= w.silence
+	}
 }
 
 // anyLink is for an agent that needs all links, and between for one that answers another.
@@ -164,8 +197,8 @@ func (w *Witnesses) lasted(s *Spell, since time.Duration) bool {
 }
 
 // MostOf reports whether most of the agents on other hosts were well since a time, and could
-// answer the agent of one host, or anybody if none is named. If there are no others, none were
-// unwell.
+// answer the agent of one host, which knows them, or anybody if none is named. If there are no
+// others, none were unwell.
 func (w *Witnesses) MostOf(but string, since time.Duration) bool {
 	well, others := 0, 0
 	for _, name := range w.Names {
@@ -177,7 +210,7 @@ func (w *Witnesses) MostOf(but string, since time.Duration) bool {
 		if but != "" {
 			matters = between(name, but)
 		}
-		if w.well(name, since, matters) {
+		if w.well(name, since, matters) && (but == "" || w.known(name, but, since)) {
 			well++
 		}
 	}
