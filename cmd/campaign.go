@@ -442,7 +442,7 @@ func (c *campaigner) show(ctx context.Context, f *shard.Finding) error {
 	t := jobs.Shrinking(f)
 	if !c.asFound {
 		s.Replay(pool, again) // which the search remembers
-		err = s.Explain(pool, &t)
+		err = s.Explain(ctx, pool, &t)
 	}
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return exit.Coded(exit.Internal, err)

@@ -55,7 +55,7 @@ func Run(ctx context.Context, session *campaign.Session, plan *scenarios.Plan, w
 		return 0, exit.Coded(exit.Internal, err)
 	}
 	defer known.Close()
-	tally, err := session.Search(s, pool.Start(ctx, max(1, o.Workers), pool.Here(func(ctx context.Context, schedule campaign.Schedule) (campaign.Result, error) {
+	tally, err := session.Search(ctx, s, pool.Start(ctx, max(1, o.Workers), pool.Here(func(ctx context.Context, schedule campaign.Schedule) (campaign.Result, error) {
 		return playOne(ctx, s.Story, schedule, known, func() play.Backend { return world(false) })
 	})))
 	if err != nil {

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,9 +15,9 @@ import (
 type Explainer interface {
 	// Explain returns the fact that a schedule fails by, which needs each of its deviations. It
 	// plays neighbours: fail says which of the deviations it is given lead to the same failure.
-	Explain(s Schedule, fail func([][]scenarios.Deviation) []bool) (*Fact, error)
+	Explain(ctx context.Context, s Schedule, fail func([][]scenarios.Deviation) []bool) (*Fact, error)
 	// Is reports whether a fact is true in a schedule.
-	Is(*Fact, Schedule) (bool, error)
+	Is(context.Context, *Fact, Schedule) (bool, error)
 }
 
 // Fact is a property that deviations share which have the same effect.
@@ -63,15 +64,16 @@ type cameOut struct {
 
 // Explain shrinks the failures of a search and then divides them: what divides them is looked for
 // in schedules that have no more than they need.
-func (s *Search) Explain(workers Workers, t *Tally) error {
+func (s *Search) Explain(ctx context.Context, workers Workers, t *Tally) error {
 	s.Shrink(workers, t)
-	return s.Divide(workers, t)
+	return s.Divide(ctx, workers, t)
 }
 
 // Divide looks for what divides the failures of a search from the schedules that held, and notes it
 // in the tally. That is a fact that was intervened in: the deviations without which a schedule
-// holds, as far as others of their kind lead to the same.
-func (s *Search) Divide(workers Workers, t *Tally) error {
+// holds, as far as others of their kind lead to the same. Once the context is done it notes nothing
+// more.
+func (s *Search) Divide(ctx context.Context, workers Workers, t *Tally) error {
 	if s.Explainer == nil {
 		return nil
 	}
@@ -80,8 +82,11 @@ func (s *Search) Divide(workers Workers, t *Tally) error {
 	failures := t.Failures()
 	failures = failures[:min(dividedKinds, len(failures))]
 	for _, f := range failures {
-		divides, err := s.divide(workers, f, held, dividedTrials/len(failures))
-		if err != nil {
+		divides, err := s.divide(ctx, workers, f, held, dividedTrials/len(failures))
+		switch {
+		case ctx.Err() != nil:
+			return nil // it was interrupted: what was found so far divides nothing
+		case err != nil:
 			return err
 		}
 		at := slices.IndexFunc(t.Failed, f.alike)
@@ -115,7 +120,7 @@ func (s *Search) some(which func(cameOut) bool) (some []Schedule) {
 
 // divide puts into words what divides the failures of a kind from the schedules that held, or says
 // that nothing does. It plays most schedules at most.
-func (s *Search) divide(workers Workers, f Failure, held []Schedule, most int) (string, error) {
+func (s *Search) divide(ctx context.Context, workers Workers, f Failure, held []Schedule, most int) (string, error) {
 	failed := s.some(func(p cameOut) bool { return f.alike(p.of) })
 	if !slices.ContainsFunc(failed, func(o Schedule) bool { return o.Number == f.Schedule.Number }) {
 		failed = append(failed, f.Schedule)
@@ -134,12 +139,12 @@ func (s *Search) divide(workers Workers, f Failure, held []Schedule, most int) (
 			break
 		}
 		if n := len(of.Deviations); n > 0 && n <= dividedFew {
-			fact, err := s.Explainer.Explain(of, func(candidates [][]scenarios.Deviation) []bool { return t.which(of, candidates) })
+			fact, err := s.Explainer.Explain(ctx, of, func(candidates [][]scenarios.Deviation) []bool { return t.which(of, candidates) })
 			if err != nil {
 				return "", fmt.Errorf("look for what divides failures: %w", err)
 			}
 			facts = append(facts, fact)
-			_, left, err = s.split(left, fact)
+			_, left, err = s.split(ctx, left, fact)
 			if err != nil {
 				return "", err
 			}
@@ -155,16 +160,16 @@ func (s *Search) divide(workers Workers, f Failure, held []Schedule, most int) (
 		return fmt.Sprintf("no deviation divides %s from %d that held: it takes none, or more than %d", phrase.Count(f.Count, "schedule"), len(held), dividedFew), nil
 	}
 	slices.SortStableFunc(facts, func(a, b *Fact) int { return len(a.Parts) - len(b.Parts) }) // the simplest first
-	with, _, err := s.split(held, facts...)
+	with, _, err := s.split(ctx, held, facts...)
 	return divided(facts, len(failed)-len(left), len(failed), len(with), len(held)), err
 }
 
 // split separates the schedules in which one of these facts is true from the others.
-func (s *Search) split(schedules []Schedule, facts ...*Fact) (with, without []Schedule, err error) {
+func (s *Search) split(ctx context.Context, schedules []Schedule, facts ...*Fact) (with, without []Schedule, err error) {
 	for _, o := range schedules {
 		is := false
 		for _, fact := range facts {
-			if is, err = s.Explainer.Is(fact, o); is || err != nil {
+			if is, err = s.Explainer.Is(ctx, fact, o); is || err != nil {
 				break
 			}
 		}

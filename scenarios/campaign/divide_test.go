@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // stepper explains a schedule by the step of its first deviation, and plays nothing.
 type stepper struct{}
 
-func (stepper) Explain(s Schedule, fail func([][]scenarios.Deviation) []bool) (*Fact, error) {
+func (stepper) Explain(_ context.Context, s Schedule, fail func([][]scenarios.Deviation) []bool) (*Fact, error) {
 	step := s.Deviations[0].Step
 	if other := []scenarios.Deviation{{Step: "held"}}; !slices.Equal(fail([][]scenarios.Deviation{s.Deviations, other}), []bool{true, false}) {
 		return &Fact{[]Part{{Words: "something else"}}}, nil
@@ -19,7 +20,7 @@ func (stepper) Explain(s Schedule, fail func([][]scenarios.Deviation) []bool) (*
 	return &Fact{[]Part{{Words: step + " was late", Deed: step}}}, nil
 }
 
-func (stepper) Is(f *Fact, s Schedule) (bool, error) {
+func (stepper) Is(_ context.Context, f *Fact, s Schedule) (bool, error) {
 	return slices.ContainsFunc(s.Deviations, func(d scenarios.Deviation) bool { return d.Step == f.Parts[0].Deed }), nil
 }
 
@@ -76,7 +77,7 @@ func TestDivide(t *testing.T) {
 		for _, steps := range tc.held {
 			play(steps, Result{Verdict: invariant.Held})
 		}
-		if err := s.Divide(&failing{steps: tc.steps}, &tally); err != nil {
+		if err := s.Divide(t.Context(), &failing{steps: tc.steps}, &tally); err != nil {
 			t.Fatal(err)
 		}
 		if got := tally.Failed[0].Divides; got != tc.want {

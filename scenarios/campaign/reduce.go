@@ -3,6 +3,7 @@ package campaign
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -38,7 +39,7 @@ func Reduce(workers Workers, plan *scenarios.Plan, failed Result, tell Telling) 
 	}
 	if failed.Invariant != "" {
 		before := story.judged["invariants"]
-		if story.judged["invariants"] = []any{failed.Invariant}; story.first([]map[string]any{spec}) < 0 {
+		if story.judged["invariants"] = []any{failed.Invariant}; story.first(slices.Values([]map[string]any{spec})) < 0 {
 			story.judged["invariants"] = before
 		}
 	}
@@ -71,14 +72,14 @@ func (s *story) plan(spec map[string]any) *scenarios.Plan {
 }
 
 // first is that of trials, of specs.
-func (s *story) first(candidates []map[string]any) int {
-	return s.trials.first(len(candidates), func(i int) *Schedule {
+func (s *story) first(specs iter.Seq[map[string]any]) int {
+	return s.trials.first(each(specs, func(spec map[string]any) *Schedule {
 		candidate := s.schedule
-		if candidate.Plan = s.plan(candidates[i]); candidate.Plan == nil {
+		if candidate.Plan = s.plan(spec); candidate.Plan == nil {
 			return nil
 		}
 		return &candidate
-	})
+	}))
 }
 
 // less returns a part of the spec without what it doesn't need, from the outside to the inside.
@@ -86,12 +87,8 @@ func (s *story) first(candidates []map[string]any) int {
 func (s *story) less(part any, whole func(any) map[string]any) any {
 	switch part := part.(type) {
 	case []any:
-		part = without(part, func(candidates [][]any) int {
-			var specs []map[string]any
-			for _, candidate := range candidates {
-				specs = append(specs, whole(candidate))
-			}
-			return s.first(specs)
+		part = without(part, func(candidates iter.Seq[[]any]) int {
+			return s.first(each(candidates, func(candidate []any) map[string]any { return whole(candidate) }))
 		})
 		for i := range part {
 			in := func(inner any) []any {
@@ -110,12 +107,8 @@ func (s *story) less(part any, whole func(any) map[string]any) any {
 			}
 			return other
 		}
-		part = only(without(slices.Sorted(maps.Keys(part)), func(candidates [][]string) int {
-			var specs []map[string]any
-			for _, keys := range candidates {
-				specs = append(specs, whole(only(keys)))
-			}
-			return s.first(specs)
+		part = only(without(slices.Sorted(maps.Keys(part)), func(candidates iter.Seq[[]string]) int {
+			return s.first(each(candidates, func(keys []string) map[string]any { return whole(only(keys)) }))
 		}))
 		for _, key := range slices.Sorted(maps.Keys(part)) {
 			in := func(inner any) map[string]any {

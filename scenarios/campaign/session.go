@@ -221,12 +221,12 @@ type Pool interface {
 
 // Search has the schedules of a search played by a pool, which it closes, and hands over what
 // came of them. The error has an exit code.
-func (s *Session) Search(search *Search, pool Pool) (Tally, error) {
+func (s *Session) Search(ctx context.Context, search *Search, pool Pool) (Tally, error) {
 	at, done := s.To.Progress(search.Story.Plan.Metadata.Name, search.Total)
 	tally := search.Run(pool, at)
 	var err error
 	if !s.AsFound {
-		err = search.Explain(pool, &tally)
+		err = search.Explain(ctx, pool, &tally)
 	}
 	err = errors.Join(err, pool.Close())
 	done()

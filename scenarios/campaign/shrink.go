@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,7 +105,7 @@ type trials struct {
 // each as slight as it can be. Everything else about it stays as it is.
 func (t *trials) shrink(s Schedule) Schedule {
 	found := len(s.Deviations)
-	first := func(candidates [][]scenarios.Deviation) int { return t.firstOf(s, candidates) }
+	first := func(candidates iter.Seq[[]scenarios.Deviation]) int { return t.firstOf(s, candidates) }
 	for slighter := true; slighter && !t.over(); {
 		s.Deviations = without(s.Deviations, first)
 		if s.Deviations, slighter = weakened(s.Deviations, first); !slighter && len(s.Deviations) > few {
@@ -118,17 +119,23 @@ func (t *trials) shrink(s Schedule) Schedule {
 // over says that nothing more is tried.
 func (t *trials) over() bool { return t.stopped || t.tried >= t.most }
 
-// first returns the first of n candidates that fails in the same way, or -1 if none does. A
-// candidate that can't be played is nil. Neither which one that is nor how many were tried until
+// first returns which of the candidates is the first that fails in the same way, or -1 if none does.
+// A candidate that can't be played is nil. Neither which one that is nor how many were tried until
 // then depends on the workers: what they played beyond it doesn't count.
-func (t *trials) first(n int, candidate func(i int) *Schedule) int {
-	n = min(n, t.most-t.tried)
+func (t *trials) first(candidates iter.Seq[*Schedule]) int {
+	candidate, stop := iter.Pull(candidates) // each may be large
+	defer stop()
+	n := t.most - t.tried
 	base, given := *t.variants+1, 0
 	failed := make(map[int]bool)
 	for learned := 0; learned < n; {
 		for given < n && *t.waiting < shrinkAtOnce {
-			*t.variants++
-			if next := candidate(given); next != nil {
+			next, more := candidate()
+			if !more {
+				n = given
+				break
+			}
+			if *t.variants++; next != nil {
 				next.Variant = *t.variants
 				*t.waiting++
 				t.workers.Give(*next)
@@ -136,6 +143,9 @@ func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 				failed[given] = false
 			}
 			given++
+		}
+		if learned == n {
+			break
 		}
 		if _, known := failed[learned]; !known {
 			result, ok := t.workers.Take()
@@ -160,12 +170,23 @@ func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 }
 
 // firstOf is first for deviations that take the place of a schedule's own.
-func (t *trials) firstOf(s Schedule, candidates [][]scenarios.Deviation) int {
-	return t.first(len(candidates), func(i int) *Schedule {
+func (t *trials) firstOf(s Schedule, candidates iter.Seq[[]scenarios.Deviation]) int {
+	return t.first(each(candidates, func(deviations []scenarios.Deviation) *Schedule {
 		candidate := s
-		candidate.Deviations = candidates[i]
+		candidate.Deviations = deviations
 		return &candidate
-	})
+	}))
+}
+
+// each makes something of each of a sequence.
+func each[T, U any](all iter.Seq[T], of func(T) U) iter.Seq[U] {
+	return func(yield func(U) bool) {
+		for one := range all {
+			if !yield(of(one)) {
+				return
+			}
+		}
+	}
 }
 
 // which says of each of some deviations whether a schedule with these in place of its own fails in
@@ -173,7 +194,7 @@ func (t *trials) firstOf(s Schedule, candidates [][]scenarios.Deviation) int {
 func (t *trials) which(s Schedule, candidates [][]scenarios.Deviation) []bool {
 	fail := make([]bool, len(candidates))
 	for from := 0; from < len(candidates); {
-		found := t.firstOf(s, candidates[from:])
+		found := t.firstOf(s, slices.Values(candidates[from:]))
 		if found < 0 {
 			break
 		}
@@ -185,7 +206,7 @@ func (t *trials) which(s Schedule, candidates [][]scenarios.Deviation) []bool {
 
 // without leaves out what first finds not to be needed: large pieces before small ones, and single
 // parts as long as any can go. None of what it returns can go alone, unless first gave up.
-func without[T any](parts []T, first func([][]T) int) []T {
+func without[T any](parts []T, first func(iter.Seq[[]T]) int) []T {
 	for size := len(parts); size > 0; {
 		left, gone := pass(parts, size, first)
 		if parts = left; size == 1 && gone {
@@ -197,33 +218,37 @@ func without[T any](parts []T, first func([][]T) int) []T {
 }
 
 // pass goes through the parts once and leaves out each piece of a size that can go.
-func pass[T any](parts []T, size int, first func([][]T) int) (left []T, gone bool) {
+func pass[T any](parts []T, size int, first func(iter.Seq[[]T]) int) (left []T, gone bool) {
 	for from := 0; from < len(parts); {
-		var candidates [][]T
-		for at := from; at < len(parts); at += size {
-			candidates = append(candidates, slices.Concat(parts[:at], parts[min(at+size, len(parts)):]))
-		}
-		found := first(candidates)
+		but := func(at int) []T { return slices.Concat(parts[:at], parts[min(at+size, len(parts)):]) }
+		found := first(func(yield func([]T) bool) {
+			for at := from; at < len(parts) && yield(but(at)); at += size {
+			}
+		})
 		if found < 0 {
 			break
 		}
 		from += found * size
-		parts, gone = candidates[found], true
+		parts, gone = but(from), true
 	}
 	return parts, gone
 }
 
 // weakened makes each deviation as slight as it can be, and reports whether any became slighter.
-func weakened(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, slighter bool) {
+func weakened(deviations []scenarios.Deviation, first func(iter.Seq[[]scenarios.Deviation]) int) (_ []scenarios.Deviation, slighter bool) {
 	for i := range deviations {
-		var candidates [][]scenarios.Deviation
-		for _, lesser := range deviations[i].Lesser(shrinkDelays) {
+		lesser := deviations[i].Lesser(shrinkDelays)
+		with := func(n int) []scenarios.Deviation {
 			candidate := slices.Clone(deviations)
-			candidate[i] = lesser
-			candidates = append(candidates, candidate)
+			candidate[i] = lesser[n]
+			return candidate
 		}
-		if found := first(candidates); found >= 0 {
-			deviations, slighter = candidates[found], true
+		found := first(func(yield func([]scenarios.Deviation) bool) {
+			for n := 0; n < len(lesser) && yield(with(n)); n++ {
+			}
+		})
+		if found >= 0 {
+			deviations, slighter = with(found), true
 		}
 	}
 	return deviations, slighter
@@ -240,43 +265,57 @@ const (
 // renumbered leaves deviations out, and lets others concern earlier steps of the same kind. Steps
 // are numbered as they come: a deviation that makes its actor try once more may be needed only so
 // that the number of another one comes true.
-func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, fewer bool) {
-	var candidates [][]scenarios.Deviation
-	anybody := func(string) string { return "" }
-	actor := func(step string) string { actor, _, _ := strings.Cut(step, "/"); return actor }
-	kind := func(step string) string { return step[:strings.LastIndexByte(step, '/')+1] }
-	// One alone, or the only one of its actor.
-	for _, of := range []func(string) string{anybody, actor} {
-		for _, one := range slices.Backward(deviations) {
-			others := slices.DeleteFunc(slices.Clone(deviations), func(d scenarios.Deviation) bool { return of(d.Step) == of(one.Step) })
-			if len(others) > len(deviations)-2 {
-				continue // it is the only one of its actor
-			}
-			for by := range aloneBy {
-				if step, ok := earlier(one.Step, by); ok {
-					candidates = append(candidates, append(slices.Clone(others), one.At(step)))
-				}
-			}
-		}
+func renumbered(deviations []scenarios.Deviation, first func(iter.Seq[[]scenarios.Deviation]) int) (_ []scenarios.Deviation, fewer bool) {
+	found := first(renumberings(deviations))
+	if found < 0 {
+		return deviations, false
 	}
-	// One less, and those of its actor that come later.
-	for i, gone := range deviations {
-		for _, of := range []func(string) string{kind, actor} {
-			for by := 1; by <= togetherBy; by++ {
-				left := slices.Delete(slices.Clone(deviations), i, i+1)
-				for j := range left {
-					if step, ok := earlier(left[j].Step, by); ok && of(left[j].Step) == of(gone.Step) && (kind(left[j].Step) != kind(gone.Step) || number(left[j].Step) > number(gone.Step)) {
-						left[j] = left[j].At(step)
+	for candidate := range renumberings(deviations) {
+		if deviations = candidate; found == 0 {
+			break
+		}
+		found--
+	}
+	return deviations, true
+}
+
+// renumberings are the candidates of renumbered.
+func renumberings(deviations []scenarios.Deviation) iter.Seq[[]scenarios.Deviation] {
+	return func(yield func([]scenarios.Deviation) bool) {
+		anybody := func(string) string { return "" }
+		actor := func(step string) string { actor, _, _ := strings.Cut(step, "/"); return actor }
+		kind := func(step string) string { return step[:strings.LastIndexByte(step, '/')+1] }
+		// One alone, or the only one of its actor.
+		for _, of := range []func(string) string{anybody, actor} {
+			for _, one := range slices.Backward(deviations) {
+				others := slices.DeleteFunc(slices.Clone(deviations), func(d scenarios.Deviation) bool { return of(d.Step) == of(one.Step) })
+				if len(others) > len(deviations)-2 {
+					continue // it is the only one of its actor
+				}
+				for by := range aloneBy {
+					if step, ok := earlier(one.Step, by); ok && !yield(append(slices.Clone(others), one.At(step))) {
+						return
 					}
 				}
-				candidates = append(candidates, left)
+			}
+		}
+		// One less, and those of its actor that come later.
+		for i, gone := range deviations {
+			for _, of := range []func(string) string{kind, actor} {
+				for by := 1; by <= togetherBy; by++ {
+					left := slices.Delete(slices.Clone(deviations), i, i+1)
+					for j := range left {
+						if step, ok := earlier(left[j].Step, by); ok && of(left[j].Step) == of(gone.Step) && (kind(left[j].Step) != kind(gone.Step) || number(left[j].Step) > number(gone.Step)) {
+							left[j] = left[j].At(step)
+						}
+					}
+					if !yield(left) {
+						return
+					}
+				}
 			}
 		}
 	}
-	if found := first(candidates); found >= 0 {
-		return candidates[found], true
-	}
-	return deviations, false
 }
 
 // number is that of a step, 0 if it has none.

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,15 +28,10 @@ func TestWithout(t *testing.T) {
 			}
 		}
 		asked := 0
-		first := func(candidates [][]int) int {
-			for i, candidate := range candidates {
-				asked++
-				if !slices.ContainsFunc(needed, func(part int) bool { return !slices.Contains(candidate, part) }) {
-					return i
-				}
-			}
-			return -1
-		}
+		first := firstBy(func(candidate []int) bool {
+			asked++
+			return !slices.ContainsFunc(needed, func(part int) bool { return !slices.Contains(candidate, part) })
+		})
 		if left := without(parts, first); !slices.Equal(left, needed) {
 			t.Fatalf("of %d parts %v are needed, left are %v", n, needed, left)
 		}
@@ -45,13 +41,27 @@ func TestWithout(t *testing.T) {
 	}
 }
 
+// firstBy returns a function that says which candidate is the first that fails, or -1 if none does.
+func firstBy[T any](fails func([]T) bool) func(iter.Seq[[]T]) int {
+	return func(candidates iter.Seq[[]T]) int {
+		i := 0
+		for candidate := range candidates {
+			if fails(candidate) {
+				return i
+			}
+			i++
+		}
+		return -1
+	}
+}
+
 // TestWithoutTwoWays has two ways to fail: what is left is one of them, and no part of it can go.
 func TestWithoutTwoWays(t *testing.T) {
 	fails := func(parts []int) bool {
 		has := func(part int) bool { return slices.Contains(parts, part) }
 		return has(3) && has(17) || has(9) && !has(17)
 	}
-	left := without([]int{1, 3, 5, 9, 17, 20}, func(candidates [][]int) int { return slices.IndexFunc(candidates, fails) })
+	left := without([]int{1, 3, 5, 9, 17, 20}, firstBy(fails))
 	if !slices.Equal(left, []int{9}) && !slices.Equal(left, []int{3, 17}) {
 		t.Errorf("left are %v", left)
 	}
@@ -80,7 +90,7 @@ func TestRenumbered(t *testing.T) {
 	if !fails(found) {
 		t.Fatal("what was found doesn't fail")
 	}
-	left, fewer := renumbered(found, func(candidates [][]scenarios.Deviation) int { return slices.IndexFunc(candidates, fails) })
+	left, fewer := renumbered(found, firstBy(fails))
 	want := []scenarios.Deviation{found[5], {Step: "remediation/api/30", Fault: scenarios.FaultForbidden}}
 	if !fewer || !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
@@ -106,7 +116,7 @@ func TestRenumbered(t *testing.T) {
 		{Step: "reboot/bmc/14", Fault: scenarios.FaultForbidden}, {Step: "reboot/bmc/24", Fault: scenarios.FaultForbidden},
 	}
 	for range 2 {
-		found, _ = renumbered(found, func(candidates [][]scenarios.Deviation) int { return slices.IndexFunc(candidates, both) })
+		found, _ = renumbered(found, firstBy(both))
 	}
 	if len(found) != 2 || !both(found) {
 		t.Errorf("left are %v", found)

@@ -54,7 +54,7 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 	if o.For > 0 {
 		s.Over = func() bool { return session.Time().Sub(began) >= o.For }
 	}
-	tally, err := session.Search(s, pool)
+	tally, err := session.Search(ctx, s, pool)
 	if err != nil {
 		return 0, err
 	}

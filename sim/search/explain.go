@@ -45,15 +45,15 @@ func newExplainer(t *Told, story *campaign.Story) *explainer {
 	return &explainer{t.simulator, story, t.steps, make(map[int][]deviating)}
 }
 
-func (e *explainer) run(s campaign.Schedule) ([]told, error) {
-	story, _, err := e.outcome(s)
+func (e *explainer) run(ctx context.Context, s campaign.Schedule) ([]told, error) {
+	story, _, err := e.outcome(ctx, s)
 	return story, err
 }
 
 // outcome plays a schedule, and returns its steps as well.
-func (e *explainer) outcome(s campaign.Schedule) ([]told, *play.Outcome, error) {
+func (e *explainer) outcome(ctx context.Context, s campaign.Schedule) ([]told, *play.Outcome, error) {
 	s.Shrunk = nil
-	story, outcome, err := tell(context.Background(), e.simulator, e.story.PlanOf(s))
+	story, outcome, err := tell(ctx, e.simulator, e.story.PlanOf(s))
 	if err == nil {
 		err = outcome.Err
 	}
@@ -95,13 +95,13 @@ func alike(story []told, at int, fault scenarios.StepFault) (places []int) {
 }
 
 // Is implements campaign.Explainer.
-func (e *explainer) Is(f *campaign.Fact, s campaign.Schedule) (bool, error) {
+func (e *explainer) Is(ctx context.Context, f *campaign.Fact, s campaign.Schedule) (bool, error) {
 	all, ok := e.deviating[s.Number]
 	if !ok {
 		story := e.benign
 		if len(s.Deviations) > 1 || len(e.story.Spans) > 0 {
 			var err error
-			if story, err = e.run(s); err != nil {
+			if story, err = e.run(ctx, s); err != nil {
 				return false, err
 			}
 		}
@@ -137,8 +137,8 @@ func (d deviating) has(p campaign.Part) bool {
 }
 
 // Explain implements campaign.Explainer.
-func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviation) []bool) (*campaign.Fact, error) {
-	failing, outcome, err := e.outcome(s)
+func (e *explainer) Explain(ctx context.Context, s campaign.Schedule, fail func([][]scenarios.Deviation) []bool) (*campaign.Fact, error) {
+	failing, outcome, err := e.outcome(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviati
 		one := &intervention{explainer: e, schedule: s, place: i, fail: fail, failing: failing, culprits: culprits(outcome)}
 		rest := s
 		rest.Deviations = slices.Delete(slices.Clone(s.Deviations), i, i+1)
-		if one.without, err = e.run(rest); err != nil {
+		if one.without, err = e.run(ctx, rest); err != nil {
 			return nil, err
 		}
 		if one.at = placeOf(one.without, d.Step); one.at < 0 { // the others make it possible
@@ -155,7 +155,7 @@ func (e *explainer) Explain(s campaign.Schedule, fail func([][]scenarios.Deviati
 				continue
 			}
 		}
-		if err := one.intervene(d); err != nil {
+		if err := one.intervene(ctx, d); err != nil {
 			return nil, err
 		}
 		f.Parts = append(f.Parts, one.part)
@@ -191,7 +191,7 @@ func (v *intervention) fails(some ...scenarios.Deviation) []bool {
 
 // intervene finds out which deviations like this one lead to the same failure: with other faults of
 // the kind, at other steps of the same deed, and as late as that.
-func (v *intervention) intervene(d scenarios.Deviation) error {
+func (v *intervention) intervene(ctx context.Context, d scenarios.Deviation) error {
 	step := v.without[v.at]
 	v.part = campaign.Part{Deed: deedOf(&step, d.Fault), Faults: []scenarios.StepFault{d.Fault}}
 	other, after, by := "", "", ""
@@ -231,7 +231,7 @@ func (v *intervention) intervene(d scenarios.Deviation) error {
 		}
 	case d.After == "" && d.Delay > 0:
 		var err error
-		if after, by, err = v.lateness(d); err != nil {
+		if after, by, err = v.lateness(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -338,7 +338,7 @@ func (v *intervention) which(d scenarios.Deviation) string {
 // lateness finds out from which lateness on, and up to which one, the schedule fails, and what the
 // least one changes: two steps that depend on each other come in the other order, or nothing but
 // the time.
-func (v *intervention) lateness(d scenarios.Deviation) (after, by string, err error) {
+func (v *intervention) lateness(ctx context.Context, d scenarios.Deviation) (after, by string, err error) {
 	late := func(by time.Duration) scenarios.Deviation {
 		other := d
 		other.Delay = scenarios.Duration(by)
@@ -376,7 +376,7 @@ func (v *intervention) lateness(d scenarios.Deviation) (after, by string, err er
 		by = fmt.Sprintf("between %s and %s", from, most.Round(finest))
 	}
 	if d.Fault == "" { // which says enough
-		after, err = v.swap(late(held), late(least))
+		after, err = v.swap(ctx, late(held), late(least))
 	}
 	return after, by, err
 }
@@ -384,12 +384,12 @@ func (v *intervention) lateness(d scenarios.Deviation) (after, by string, err er
 // swap finds out which steps come in another order when the deviation is a little slighter and the
 // schedule holds. If one of them is that of the deviation, it says after which it comes. One piece
 // of news reaches many, so that it takes the first order in which a culprit has a step.
-func (v *intervention) swap(held, broke scenarios.Deviation) (string, error) {
+func (v *intervention) swap(ctx context.Context, held, broke scenarios.Deviation) (string, error) {
 	run := func(d scenarios.Deviation) (taken []told, err error) {
 		s := v.schedule
 		s.Deviations = slices.Clone(s.Deviations)
 		s.Deviations[v.place] = d
-		story, err := v.run(s)
+		story, err := v.run(ctx, s)
 		for _, t := range story {
 			if t.taken >= 0 {
 				taken = append(taken, t)

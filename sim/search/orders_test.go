@@ -165,7 +165,7 @@ func TestOrdersFind(t *testing.T) {
 	}
 	alone := NewAlone(simulator, s.Story)
 	tally := s.Run(alone, nil)
-	if err := s.Explain(alone, &tally); err != nil {
+	if err := s.Explain(t.Context(), alone, &tally); err != nil {
 		t.Fatal(err)
 	}
 	// The new boot registers its Node when remediation has read that of the one before.

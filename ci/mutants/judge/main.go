@@ -257,7 +257,7 @@ func divided(catalog, scenario string, o search.Options) ([]campaign.Failure, er
 	}
 	alone := search.NewAlone(s, tried.Story)
 	tally := tried.Run(alone, nil)
-	if err := errors.Join(tried.Explain(alone, &tally), alone.Close()); err != nil {
+	if err := errors.Join(tried.Explain(context.Background(), alone, &tally), alone.Close()); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(tally.Failed, func(a, b campaign.Failure) int { return b.Count - a.Count })

@@ -194,7 +194,7 @@ func (w *worker) play(j shard.Job) (*shard.Record, error) {
 		r.Tally.Near(campaign.Schedule{}, w.benign)
 	case w.Whole:
 		tally := w.search.Run(kept, nil)
-		if err := w.search.Divide(alone, &tally); err != nil {
+		if err := w.search.Divide(context.Background(), alone, &tally); err != nil {
 			return nil, err
 		}
 		tally.Closest, r.Tally = r.Tally.Closest, tally
