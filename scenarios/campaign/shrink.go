@@ -119,9 +119,9 @@ func (t *trials) shrink(s Schedule) Schedule {
 // over says that nothing more is tried.
 func (t *trials) over() bool { return t.stopped || t.tried >= t.most }
 
-// first returns which of the candidates is the first that fails in the same way, or -1 if none does.
-// A candidate that can't be played is nil. Neither which one that is nor how many were tried until
-// then depends on the workers: what they played beyond it doesn't count.
+// first returns which candidate is the first that fails in the same way, or -1 if none does. One
+// that can't be played is nil. Neither which one that is nor how many were tried until then depends
+// on the workers: what they played beyond it doesn't count.
 func (t *trials) first(candidates iter.Seq[*Schedule]) int {
 	candidate, stop := iter.Pull(candidates) // each may be large
 	defer stop()
