@@ -276,9 +276,13 @@ func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error
 }
 
 // Progress implements campaign.Sink: a test shows none.
-func (s *sink) Progress(string, int) (func(campaign.Tally), func()) {
-	return func(campaign.Tally) {}, func() {}
-}
+func (s *sink) Progress(string, int) campaign.Progress { return silent{} }
+
+type silent struct{}
+
+func (silent) At(campaign.Tally)   {}
+func (silent) Explaining(int, int) {}
+func (silent) Done()               {}
 
 // Broken returns the guarantees that a Sweep would find violated, each once, in the order
 // of their first schedules. It is for tests which show that a mistake is found.

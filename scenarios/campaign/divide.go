@@ -125,7 +125,7 @@ func (s *Search) divide(ctx context.Context, workers Workers, f Failure, held []
 	if !slices.ContainsFunc(failed, func(o Schedule) bool { return o.Number == f.Schedule.Number }) {
 		failed = append(failed, f.Schedule)
 	}
-	t := &trials{workers: workers, signature: f.Signature, most: most, waiting: &s.waiting, variants: &s.variants}
+	t := &trials{workers: workers, signature: f.Signature, most: most, said: s.Explaining, waiting: &s.waiting, variants: &s.variants}
 	if f.Missing {
 		t.never = f.Invariant
 	}

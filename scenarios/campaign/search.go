@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 )
@@ -33,6 +34,12 @@ type Search struct {
 
 	// Explainer, which may be nil, says what the deviations of schedules come to.
 	Explainer Explainer
+
+	// Explaining, which may be nil, is called with the number of schedules tried so far to explain
+	// a failure, and their limit.
+	Explaining func(tried, most int)
+	// Took is how long the search took, without its explanation.
+	Took time.Duration
 
 	// One says that only the first failure of a tally is shrunk.
 	One bool

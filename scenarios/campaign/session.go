@@ -85,14 +85,24 @@ type Sink interface {
 	Lead(o, reference *play.Outcome) (where string, err error)
 	// Leads takes over the leads of all runs: those that are not accepted, and how many are.
 	Leads(all *leads.All, fresh []*leads.Group, known int)
-	// Progress reports how far a search of total schedules has come, until done is called.
-	Progress(name string, total int) (at func(Tally), done func())
+	// Progress returns the progress of a search of total schedules.
+	Progress(name string, total int) Progress
 	// Searched takes over what came of a search in all.
 	Searched(s *Search, t Tally)
 	// Print takes over what there is to say among results, and Say what there is to say beside
 	// them.
 	Print(format string, args ...any)
 	Say(format string, args ...any)
+}
+
+// Progress shows how far a search has come.
+type Progress interface {
+	// At is the tally so far.
+	At(Tally)
+	// Explaining gives the number of schedules tried to explain a failure, and their limit.
+	Explaining(tried, most int)
+	// Done takes the progress back.
+	Done()
 }
 
 // Time returns the wall clock's time, or zero without a clock.
@@ -222,14 +232,16 @@ type Pool interface {
 // Search has the schedules of a search played by a pool, which it closes, and hands over what
 // came of them. The error has an exit code.
 func (s *Session) Search(ctx context.Context, search *Search, pool Pool) (Tally, error) {
-	at, done := s.To.Progress(search.Story.Plan.Metadata.Name, search.Total)
-	tally := search.Run(pool, at)
+	progress, began := s.To.Progress(search.Story.Plan.Metadata.Name, search.Total), s.Time()
+	tally := search.Run(pool, progress.At)
+	search.Took = s.Time().Sub(began)
 	var err error
 	if !s.AsFound {
+		search.Explaining = progress.Explaining
 		err = search.Explain(ctx, pool, &tally)
 	}
 	err = errors.Join(err, pool.Close())
-	done()
+	progress.Done()
 	if err != nil {
 		return tally, exit.Coded(exit.Internal, err)
 	}

@@ -30,7 +30,7 @@ func (s *Search) Shrink(workers Workers, t *Tally) {
 		if i < 0 || i >= failuresShown {
 			return
 		}
-		trials := &trials{workers: workers, signature: failures[i].Signature, most: shrinkMost, waiting: &s.waiting, variants: &s.variants}
+		trials := &trials{workers: workers, signature: failures[i].Signature, most: shrinkMost, said: s.Explaining, waiting: &s.waiting, variants: &s.variants}
 		if s.regroup(t, failures[i], trials.shrink(failures[i].Schedule)); s.One {
 			return
 		}
@@ -95,8 +95,10 @@ type trials struct {
 	// waiting counts all schedules that were given to the workers and not taken back, and variants
 	// those tried in place of others. The search that has ended may have left some to be taken.
 	waiting, variants *int
-	// tried counts the candidates that all questions have needed so far, of most.
+	// tried counts the candidates that all questions have needed so far, of most. Said, which may
+	// be nil, is called for each.
 	tried, most int
+	said        func(tried, most int)
 	// stopped says that the workers won't play any more.
 	stopped bool
 }
@@ -161,7 +163,10 @@ func (t *trials) first(candidates iter.Seq[*Schedule]) int {
 		}
 		for fails, played := failed[learned]; played; fails, played = failed[learned] {
 			learned++
-			if t.tried++; fails {
+			if t.tried++; t.said != nil {
+				t.said(t.tried, t.most)
+			}
+			if fails {
 				return learned - 1
 			}
 		}

@@ -43,14 +43,9 @@ func newProgress(to io.Writer, terminal bool, now func() time.Time, name string,
 // At says how many schedules have been played, and how many of them did not hold.
 func (p *Progress) At(played, failed int) {
 	now := p.now()
-	every := said
-	if p.terminal {
-		every = redrawn
-	}
-	if now.Sub(p.last) < every {
+	if !p.due(now) {
 		return
 	}
-	p.last = now
 	rate := float64(played) / now.Sub(p.began).Seconds()
 	text := fmt.Sprintf("%d of %d %s, %.0f/s, %s left", played, p.total, p.of, rate, left(p.total-played, rate))
 	if p.of == "schedules" {
@@ -59,6 +54,30 @@ func (p *Progress) At(played, failed int) {
 	if p.total == campaign.Endless {
 		text = fmt.Sprintf("%d schedules, %.0f/s, %s gone, %d failed", played, rate, now.Sub(p.began).Round(time.Second), failed)
 	}
+	p.say(text)
+}
+
+// Explaining gives the number of schedules tried to explain a failure, and their limit.
+func (p *Progress) Explaining(tried, most int) {
+	if p.due(p.now()) {
+		p.say(fmt.Sprintf("explaining a failure, %d schedules tried of at most %d", tried, most))
+	}
+}
+
+// due reports whether it is time to say something again.
+func (p *Progress) due(now time.Time) bool {
+	every := said
+	if p.terminal {
+		every = redrawn
+	}
+	if now.Sub(p.last) < every {
+		return false
+	}
+	p.last = now
+	return true
+}
+
+func (p *Progress) say(text string) {
 	if !p.terminal {
 		fmt.Fprintf(p.to, "  %s: %s\n", p.name, text)
 		return

@@ -18,13 +18,18 @@ func TestProgress(t *testing.T) {
 			now = now.Add(time.Second)
 			p.At(int(now.Sub(p.began).Seconds())*250, 3)
 		}
+		now = now.Add(said)
+		p.Explaining(312, 2000)
 		p.Clear()
 		text := out.String()
+		if want := ": explaining a failure, 312 schedules tried of at most 2000"; !strings.Contains(text, want) {
+			t.Errorf("terminal %t: %q doesn't say %q", terminal, text, want)
+		}
 		if want := "22500 of 100000 schedules, 250/s, 5m10s left, 3 failed"; !strings.Contains(text, want) {
 			t.Errorf("terminal %t: %q doesn't say %q", terminal, text, want)
 		}
-		if lines := strings.Count(text, "\n"); !terminal && lines != 3 {
-			t.Errorf("%d lines in 100 s, want one every 30 s:\n%s", lines, text)
+		if lines := strings.Count(text, "\n"); !terminal && lines != 4 {
+			t.Errorf("%d lines in 130 s, want one every 30 s:\n%s", lines, text)
 		}
 		for _, line := range strings.Split(text, "\r\x1b[K") {
 			if terminal && (len(line) > width || strings.Contains(line, "\n")) {

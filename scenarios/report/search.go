@@ -13,10 +13,15 @@ import (
 )
 
 // Progress implements campaign.Sink.
-func (c *Console) Progress(name string, total int) (at func(campaign.Tally), done func()) {
-	bar := NewProgress(c.Talk, name, total)
-	return func(t campaign.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) }, bar.Clear
+func (c *Console) Progress(name string, total int) campaign.Progress {
+	return searching{NewProgress(c.Talk, name, total)}
 }
+
+// searching is the progress of a search.
+type searching struct{ *Progress }
+
+func (s searching) At(t campaign.Tally) { s.Progress.At(t.Tried, t.Violated+t.Unknown) }
+func (s searching) Done()               { s.Clear() }
 
 // Searched implements campaign.Sink: it prints what came of a search in all.
 func (c *Console) Searched(s *campaign.Search, t campaign.Tally) {

@@ -58,8 +58,8 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 	if err != nil {
 		return 0, err
 	}
-	if took := session.Time().Sub(began); took > 0 {
-		session.To.Say("  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
+	if s.Took > 0 {
+		session.To.Say("  %.0f schedules/s\n", float64(tally.Tried)/s.Took.Seconds())
 	}
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	if r, ok := s.Strategy.(*reach); ok && r.by == nil {
