@@ -2,6 +2,7 @@ package guarantee
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -401,14 +402,26 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 			return
 		}
 	}
-	switch {
+	ailments := c.targets.Ailments(e.Host)
+	ails := func(which func(a *invariant.Ailment) bool) int {
+		return slices.IndexFunc(ailments, func(a invariant.Ailment) bool { return which(&a) })
+	}
+	lasts := func(a *invariant.Ailment) bool { return a.Over.Kind == "" }
+	switch i := ails(func(a *invariant.Ailment) bool { return lasts(a) && a.Lasted(e.At) }); {
+	case i >= 0:
+		c.Judged++
+		c.Allow(e, &ailments[i].Since)
 	case c.sick(h, &h.now, e.At), c.overdue(h, e.At):
 		c.Judged++
 		c.Allow(e, since)
-	case c.wasSick(h, e):
+	case c.wasSick(h, e), ails(func(a *invariant.Ailment) bool { return a.Lasted(e.At) && c.Unaware(e, &a.Over) }) >= 0:
 		c.Excuse(e)
-	case c.targets.Blind() != "" && (h.now.exists || c.targets.Check == nil), c.Unaware(e, &c.targets.Changed):
-		c.SetAside(e, cmp.Or(c.targets.Blind(), "the health check had just been changed"))
+	case c.targets.Unsettled() != "", c.Unaware(e, &c.targets.Changed):
+		c.SetAside(e, cmp.Or(c.targets.Unsettled(), "the health check had just been changed"))
+	case h.now.ready && ails(lasts) >= 0:
+		a := &ailments[ails(lasts)]
+		c.Judged++
+		c.Breach(&a.Since, e, invariant.Clause(e)+" by "+e.Actor+", though "+a.Type+" of its Node had been "+a.Status+" for "+invariant.Seconds(e.At-a.Since.At)+" only")
 	case h.now.ready:
 		c.Judged++
 		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node was Ready since "+invariant.Seconds(since.At))

@@ -84,6 +84,7 @@ type patient struct {
 	sick     history.Event // when a Node that had been Ready for a while stopped being Ready
 	absent   history.Event // since when there is no Node although the host has been started
 	shared   bool          // the Node may be another host's as well
+	ailed    int           // the event that began the ailment that was judged last
 }
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {
@@ -99,6 +100,7 @@ func (c *rescues) Observe(e *history.Event) *invariant.Violation {
 	for i := range c.hosts.Hosts {
 		c.expire(&c.hosts.Hosts[i], e)
 		c.missed(&c.hosts.Hosts[i], e)
+		c.ails(&c.hosts.Hosts[i], e)
 	}
 	c.Promise.Observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
@@ -265,6 +267,11 @@ func (h *patient) await(e *history.Event) {
 func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
+			for _, a := range c.targets.Ailments(e.Host) {
+				if since, limit := c.since(h, &a); a.Over.Kind == "" && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
+					c.InTime(limit, c.Hindrances, c.on(), &since, e)
+				}
+			}
 			if h.sick.Kind != "" && c.targets.Check != nil && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
 				sick := h.sick
 				sick.At = c.counts(&sick)
@@ -406,6 +413,37 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 	c.unmarked(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return", lost)
 }
 
+// ails judges a Node that has been in a state that the check minds for too long when e comes.
+func (c *rescues) ails(h *invariant.Entry[patient], e *history.Event) {
+	if c.targets.Check == nil || len(c.targets.Check.Minds) == 0 || c.roles.HealthCheck == "" {
+		return
+	}
+	s := &h.State
+	for _, a := range c.targets.Ailments(h.Name) {
+		since, limit := c.since(s, &a)
+		lost := c.Lost(since.At, e.At, c.on())
+		if lost > 0 {
+			limit += c.targets.Check.Startup // it may not know that the Node is another one
+		}
+		switch marked := s.mark.Kind != "" && s.dropped.Kind == ""; {
+		case a.Over.Kind != "", s.ailed == a.Since.Seq, marked, s.held, e.At-since.At-lost <= limit, c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit:
+			continue
+		}
+		s.ailed = a.Since.Seq
+		if s.shared || !c.due(h.Name, e) {
+			continue
+		}
+		c.unmarked(&a.Since, e, a.Type+" of the Node of "+h.Name+" has been "+a.Status+" since "+invariant.Seconds(a.Since.At), lost)
+	}
+}
+
+// since is when the health check's time for an ailment begins, as an event, and how long it has.
+func (c *rescues) since(h *patient, a *invariant.Ailment) (since history.Event, limit time.Duration) {
+	since = a.Since
+	since.At = max(c.counts(&since), h.handed.At, h.dropped.At)
+	return since, a.After + 2*invariant.Coarse + c.grace
+}
+
 // counts is when the health check's time for what has been so since an event begins: not before its
 // process, nor before a user has changed what it allows.
 func (c *rescues) counts(since *history.Event) time.Duration {
@@ -469,9 +507,26 @@ func (c *rescues) count(e *history.Event) (most, least int) {
 			least++
 		case o.ready.Kind == "", e.At-o.ready.At <= c.grace:
 			most++
+		default:
+			sure, perhaps := c.ailing(c.hosts.Hosts[i].Name, e.At)
+			least += sure
+			most += perhaps
 		}
 	}
 	return most, least
+}
+
+// ailing is 1 for a Node in a state that the check minds, for sure and perhaps.
+func (c *rescues) ailing(host string, at time.Duration) (sure, perhaps int) {
+	for _, a := range c.targets.Ailments(host) {
+		switch {
+		case a.Over.Kind == "" && at-a.Since.At > c.grace:
+			return 1, 1
+		case a.Over.Kind == "", at-a.Over.At <= c.grace:
+			perhaps = 1
+		}
+	}
+	return 0, perhaps
 }
 
 func (c *rescues) Lacks() iter.Seq[invariant.Lack] {

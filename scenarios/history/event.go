@@ -150,6 +150,10 @@ const (
 	// was late, and who reads it counts from there.
 	NodeReady    Kind = "node-ready"
 	NodeNotReady Kind = "node-not-ready"
+	// NodeCondition is a change of another condition than Ready. Key has its type, Value its
+	// status, which is empty when the condition is gone, and Note its age, as Value of NodeNotReady
+	// has.
+	NodeCondition Kind = "node-condition"
 	// NodeLabels is the Node's set of labels, as "k=v,k=v" sorted, in Value;
 	// recorded on creation and on every change.
 	NodeLabels Kind = "node-labels"
@@ -318,7 +322,7 @@ func (k Kind) Layer() Layer {
 		return World
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
 		StorageUnfenceAsked, NodeCreated, NodeDeleted, NodeTakenOver,
-		NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
+		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
 		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
@@ -514,6 +518,7 @@ var phrases = map[Kind]string{
 	MachineCreated:       "{object} was created",
 	DrainTimeout:         "the time to drain for {object} became {value}",
 	MachineNode:          "the Node of {object} became {value}",
+	NodeCondition:        "{key} of the Node of {host} became {value}",
 	NodeLabels:           "the labels of the Node of {host} became {value}",
 	EvidenceRegained:     "the observer of {host} was heard again",
 	BareMetalHostDeleted: "{object} was deleted",

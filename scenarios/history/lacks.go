@@ -28,6 +28,8 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object")
 	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
+	case NodeCondition:
+		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Key, "key")
 	case NodeTakenOver:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Value, "value")
 	case PodDeleted, PodTerminating: // one that was never bound has no host

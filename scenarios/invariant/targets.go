@@ -22,9 +22,14 @@ type HealthCheck struct {
 	// that the check is concerned with, rounded down.
 	MinUnhealthy, MaxUnhealthy int
 	Share                      bool
-	// Elsewhere says that the check minds other conditions than Ready, of which a history has
-	// no events.
-	Elsewhere bool
+	// Minds are the states that are unhealthy beside a Node that is not Ready.
+	Minds []Minded
+}
+
+// Minded is a status of a Node's condition that is unhealthy when it has lasted for so long.
+type Minded struct {
+	Type, Status string
+	After        time.Duration
 }
 
 // most is the largest number of unhealthy Machines among this many on which the check acts.
@@ -86,6 +91,63 @@ type Named struct {
 	// says that a user has made it and no kubelet has written to it: it stands for no host yet.
 	Ready, Had, Empty bool
 	Since             history.Event
+	// conditions have had an event.
+	conditions []condition
+}
+
+// condition is a status that a Node's condition has since an event, and the one before.
+type condition struct {
+	kind, status, was string
+	since, began      history.Event
+}
+
+// become notes that a condition of the Node has a status from e on.
+func (n *Named) become(kind, status string, e *history.Event) {
+	i := slices.IndexFunc(n.conditions, func(c condition) bool { return c.kind == kind })
+	if i < 0 {
+		i, n.conditions = len(n.conditions), append(n.conditions, condition{kind: kind})
+	}
+	if c := &n.conditions[i]; c.status != status {
+		c.was, c.began = c.status, c.since
+		c.status, c.since = status, *e
+	}
+}
+
+// Ailment is a state of a Node that a health check minds, since an event. Over is the event that
+// ended it, if one did.
+type Ailment struct {
+	Minded
+	Since, Over history.Event
+}
+
+// Lasted reports whether it has lasted long enough for a mark at a time, or until it was over. It
+// may have begun before the history has it.
+func (a *Ailment) Lasted(at time.Duration) bool {
+	older, _ := time.ParseDuration(a.Since.Note) // or it says nothing else
+	if a.Over.Kind != "" {
+		at = a.Over.At
+	}
+	return at-a.Since.At+max(Coarse, older) >= a.After
+}
+
+// Ailments are the states of the Node of a host's Machine that a health check minds: those that
+// last, and the latest that are over.
+func (t *Targets) Ailments(host string) (all []Ailment) {
+	if t.Check == nil || len(t.Check.Minds) == 0 {
+		return nil
+	}
+	for _, c := range t.Node(host).conditions {
+		for _, m := range t.Check.Minds {
+			switch {
+			case m.Type != c.kind:
+			case m.Status == c.status:
+				all = append(all, Ailment{Minded: m, Since: c.since})
+			case m.Status == c.was:
+				all = append(all, Ailment{Minded: m, Since: c.began, Over: c.since})
+			}
+		}
+	}
+	return all
 }
 
 // Counts reports whether the Machine is a target: it takes part in the number of Machines,
@@ -154,8 +216,12 @@ func (t *Targets) node(e *history.Event) {
 		n.Empty = false
 	case history.NodeReady:
 		n.Ready, n.Had, n.Empty, n.Since = true, true, false, *e
+		n.become("Ready", "True", e)
 	case history.NodeNotReady:
 		n.Ready, n.Since = false, *e
+		n.become("Ready", e.Note, e)
+	case history.NodeCondition:
+		n.become(e.Key, e.Value, e)
 	}
 }
 
@@ -244,7 +310,9 @@ func (t *Targets) together() {
 			return
 		}
 		one.UnhealthyAfter, one.Startup = min(one.UnhealthyAfter, c.UnhealthyAfter), min(one.Startup, c.Startup)
-		one.Elsewhere = one.Elsewhere || c.Elsewhere
+		if i > 0 {
+			one.Minds = slices.Concat(one.Minds, c.Minds)
+		}
 	}
 	t.Check = &one
 }
@@ -278,14 +346,6 @@ func (t *Targets) Unsettled() string {
 		return "what the health check acts on is not known since it was changed at " + Seconds(t.Changed.At)
 	}
 	return ""
-}
-
-// Blind is why nobody here knows whether a Node that is Ready is unhealthy, or "".
-func (t *Targets) Blind() string {
-	if t.Check != nil && t.Check.Elsewhere {
-		return "the health check minds other conditions than Ready since " + Seconds(t.Changed.At) + ", of which the history has no events"
-	}
-	return t.Unsettled()
 }
 
 // patch takes in a merge patch, as the history quotes it, and reports whether it is understood.
@@ -327,11 +387,13 @@ func (h *HealthCheck) patch(e *history.Event) bool {
 		h.Startup = time.Duration(*seconds) * time.Second
 	}
 	if conditions := merge.Spec.Checks.Conditions; conditions != nil {
-		h.Elsewhere, h.UnhealthyAfter = false, math.MaxInt64/4
+		h.Minds, h.UnhealthyAfter = nil, math.MaxInt64/4
 		for _, c := range conditions {
-			h.Elsewhere = h.Elsewhere || c.Type != "Ready" || c.Status == "True"
-			if c.Type == "Ready" {
-				h.UnhealthyAfter = min(h.UnhealthyAfter, time.Duration(c.Timeout)*time.Second)
+			after := time.Duration(c.Timeout) * time.Second
+			if c.Type == "Ready" && c.Status != "True" {
+				h.UnhealthyAfter = min(h.UnhealthyAfter, after)
+			} else {
+				h.Minds = append(h.Minds, Minded{c.Type, c.Status, after})
 			}
 		}
 	}

@@ -83,7 +83,7 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	if before == nil || !mapsEqual(before.Labels, after.Labels) {
 		send(history.NodeLabels, labels(after.Labels))
 	}
-	if is, was := ready(after), ready(before); is != was {
+	if is, was := status(after, corev1.NodeReady), status(before, corev1.NodeReady); is != was {
 		kind := history.NodeNotReady
 		if is == corev1.ConditionTrue {
 			kind = history.NodeReady
@@ -92,6 +92,7 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 		e.Kind, e.Note = kind, string(is)
 		emit(e)
 	}
+	conditions(before, after, event, emit)
 	if is := after.Annotations[fencedStamp]; before == nil && is != "" || before != nil && before.Annotations[fencedStamp] != is {
 		e := event
 		e.Kind, e.Key, e.Value = history.Stamped, fencedStamp, is
@@ -114,6 +115,48 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 			send(history.NodeUncordoned, "")
 		}
 	}
+}
+
+// conditions emits the changes of a Node's conditions other than Ready.
+func conditions(before, after *corev1.Node, event history.Event, emit func(history.Event)) {
+	changed := func(kind corev1.NodeConditionType) {
+		if is, e := status(after, kind), event; kind != corev1.NodeReady && is != status(before, kind) {
+			e.Kind, e.Key, e.Value = history.NodeCondition, string(kind), string(is)
+			emit(e)
+		}
+	}
+	for i := range after.Status.Conditions {
+		changed(after.Status.Conditions[i].Type)
+	}
+	if before == nil {
+		return
+	}
+	for i := range before.Status.Conditions {
+		if kind := before.Status.Conditions[i].Type; nodeCondition(after, kind) == nil {
+			changed(kind)
+		}
+	}
+}
+
+// nodeCondition returns a Node's condition of a type, or nil.
+func nodeCondition(n *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	if n == nil {
+		return nil
+	}
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// status returns the status of a Node's condition, or "" without one.
+func status(n *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
+	if c := nodeCondition(n, kind); c != nil {
+		return c.Status
+	}
+	return ""
 }
 
 // inUse lists the volumes of stories that a Node's kubelet says it has mounted.
@@ -141,31 +184,20 @@ func attachment(before, after *storagev1.VolumeAttachment, emit func(history.Eve
 // fencedStamp is the annotation that agents leave on a Node that they have cordoned.
 const fencedStamp = "poison-pill.fencelab.dev/fenced"
 
-// ready returns the status of a Node's Ready condition; a Node without the
-// condition isn't ready, and one that doesn't exist has no status.
-func ready(n *corev1.Node) corev1.ConditionStatus {
-	if n == nil {
-		return ""
-	}
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == corev1.NodeReady {
-			return n.Status.Conditions[i].Status
-		}
-	}
-	return ""
-}
-
-// Date sets the Value of a NodeNotReady, which is seen now, to the age that the Node's condition
-// gives. An age of a second or less is left out, since Kubernetes' times have whole seconds.
+// Date gives a NodeNotReady or a NodeCondition, which is seen now, the age of the Node's condition
+// by its own word. An age of a second or less is left out, since Kubernetes' times have whole
+// seconds.
 func Date(e *history.Event, node metav1.Object, now time.Time) {
 	n, ok := node.(*corev1.Node)
-	if !ok || e.Kind != history.NodeNotReady {
+	if !ok || e.Kind != history.NodeNotReady && e.Kind != history.NodeCondition {
 		return
 	}
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady && !c.LastTransitionTime.IsZero() && now.Sub(c.LastTransitionTime.Time) > time.Second {
-			e.Value = now.Sub(c.LastTransitionTime.Time).Round(time.Millisecond).String()
-		}
+	kind, age := corev1.NodeReady, &e.Value
+	if e.Kind == history.NodeCondition {
+		kind, age = corev1.NodeConditionType(e.Key), &e.Note
+	}
+	if c := nodeCondition(n, kind); c != nil && !c.LastTransitionTime.IsZero() && now.Sub(c.LastTransitionTime.Time) > time.Second {
+		*age = now.Sub(c.LastTransitionTime.Time).Round(time.Millisecond).String()
 	}
 }
 

@@ -156,6 +156,12 @@ func TestChanges(t *testing.T) {
 		{"node deleted", node(nil), nil, "node-deleted w1"},
 		{"nothing", node(nil), node(nil), ""},
 		{"lost contact", node(nil), node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), "node-not-ready w1 Unknown"},
+		{"a detector sees something", node(nil), node(func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue})
+		}), "node-condition w1 KernelDeadlock True"},
+		{"a detector has gone", node(func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue})
+		}), node(nil), "node-condition w1 KernelDeadlock"},
 		{"cordoned", node(nil), node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), "node-cordoned w1"},
 		{"relabelled", node(nil), node(func(n *corev1.Node) { delete(n.Labels, "a") }), "node-labels w1 b=2"},
 		{"host appears", nil, host(nil), "baremetalhost-created w1 | online-wanted w1 true | power-reported w1 true"},
