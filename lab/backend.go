@@ -176,7 +176,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.account.Enter(record.ComingUp)
 	b.tasks.Go(func() { b.account.Keep(b.ctx) })
 	b.clock = wall.Clock()
-	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), fields)
+	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology, plan.Spec.HealthCheck), fields)
 	b.record.Up = b.up
 	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
 	b.procs.schedule = newSchedule(plan, b.record.Stream, b.options.Record)

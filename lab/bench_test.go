@@ -44,7 +44,7 @@ func bench(t *testing.T, processes bool) (*Backend, *proc) {
 	plan := &scenarios.Plan{Spec: scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}}
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock(), options: Options{Shelf: &Handed}}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
-	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), nil)
+	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology, plan.Spec.HealthCheck), nil)
 	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
 	t.Cleanup(func() {
 		if _, err := b.Stop(); err != nil {

@@ -129,7 +129,7 @@ versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {ty
 	fields, err := objects.FieldsOf(&spec)
 	must(err)
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: spec}, options: Options{Shelf: &Handed}}
-	b.record = record.New(b.since, b.kinds, objects.NamesOf(&spec.Topology), fields)
+	b.record = record.New(b.since, b.kinds, objects.NamesOf(&spec.Topology, spec.HealthCheck), fields)
 	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
 	must(b.startControlPlane())
 	t.Cleanup(func() { must(b.plane.Stop()) })

@@ -446,13 +446,7 @@ type CreateOp struct {
 	As string `json:"as,omitempty"`
 }
 
-// String quotes the content of a health check, since what that says decides what is judged.
-func (o *CreateOp) String() string {
-	if strings.HasPrefix(o.Object, "MachineHealthCheck/") && len(o.With) > 0 {
-		return fmt.Sprintf("create %s with %s", o.Object, o.With)
-	}
-	return "create " + o.Object
-}
+func (o *CreateOp) String() string { return "create " + o.Object }
 
 // By is who does it.
 func (o *CreateOp) By() string { return history.UserNamed(o.As) }

@@ -225,7 +225,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec
-	b.spec, b.names = spec, objects.NamesOf(&spec.Topology)
+	b.spec, b.names = spec, objects.NamesOf(&spec.Topology, spec.HealthCheck)
 	if b.fields, err = objects.FieldsOf(spec); err != nil {
 		return invariant.Timings{}, err
 	}

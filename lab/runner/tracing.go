@@ -34,7 +34,7 @@ func (t *Tracing) decided(process string) func(keys []string, facts any, action 
 // follow records what reaches the cache of a process that is about to start with it.
 func (t *Tracing) follow(ctx context.Context, process string, from cache.Cache, r controllers.Registration) error {
 	t.Trace.Forgot(t.Since(), process)
-	names := objects.NamesOf(t.Topology)
+	names := objects.NamesOf(t.Topology, nil)
 	followed := make(map[*objects.Kind]bool)
 	for _, example := range r.Cached() {
 		kind, err := t.Kinds.Of(example)

@@ -10,7 +10,7 @@ import (
 
 var bystandersSpared = invariant.Invariant{
 	ID:    "bystanders-spared",
-	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; nothing is taken for the deletion of one that is paused, and no Pod of a Node that is Ready is ended past the budget that protects it.",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; nothing is taken for the deletion of one that is paused, no health check is changed, and no Pod of a Node that is Ready is ended past the budget that protects it.",
 	Seed:  "000, 002, 003, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &bystanders{
@@ -101,7 +101,11 @@ func (w *wish) end(e *history.Event) {
 }
 
 func (c *bystanders) Observe(e *history.Event) *invariant.Violation {
-	if e.Host != "" && e.Kind.Layer() == history.API {
+	switch {
+	case e.Kind == history.CheckChanged && e.Key == "" && c.roles.Tested(e.Actor):
+		c.Judged++
+		c.Breach(e, e, invariant.Clause(e)+" by "+e.Actor+": what a health check asks for is its user's to say")
+	case e.Host != "" && e.Kind.Layer() == history.API:
 		c.judge(c.hosts.Of(e.Host), e)
 	}
 	return c.Tell()

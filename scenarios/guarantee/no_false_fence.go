@@ -391,11 +391,16 @@ func (c *accusers) forMark(h *suspected, e *history.Event) {
 // mark judges a mark by how the Machine's Node is, or was a moment ago.
 func (c *accusers) mark(h *suspected, e *history.Event) {
 	since := &h.now.since
-	for _, kept := range [...]*history.Event{&h.paused, &h.skipped, &h.leaving} {
+	for _, kept := range [...]*history.Event{&h.paused, &h.skipped, &h.leaving, &c.targets.Idle, &c.targets.Of(e.Host).LeftOut} {
 		if kept.Kind != "" && !c.Unaware(e, kept) {
 			why := kept.Key + " keeps controllers from it"
-			if kept.Kind == history.MachineDeleting {
+			switch {
+			case kept.Kind == history.MachineDeleting:
 				why = "it is being deleted"
+			case kept == &c.targets.Idle:
+				why = "no health check is in force"
+			case kept.Key == "":
+				why = "no health check selects it"
 			}
 			c.Judged++
 			c.Breach(kept, e, invariant.Clause(e)+" by "+e.Actor+", though "+why+" since "+invariant.Seconds(kept.At))

@@ -356,7 +356,7 @@ func (c *rescues) on() invariant.Parties { return invariant.Parties{First: c.rol
 // expire judges a Node that has not been Ready for too long when e comes.
 func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	s := &h.State
-	if s.sick.Kind == "" || s.shared || c.roles.HealthCheck == "" {
+	if s.sick.Kind == "" || s.shared || c.roles.HealthCheck == "" || c.targets.Idle.Kind != "" {
 		return
 	}
 	if why := c.targets.Unsettled(); why != "" {
@@ -441,7 +441,7 @@ func (c *rescues) ails(h *invariant.Entry[patient], e *history.Event) {
 func (c *rescues) since(h *patient, a *invariant.Ailment) (since history.Event, limit time.Duration) {
 	since = a.Since
 	since.At = max(c.counts(&since), h.handed.At, h.dropped.At)
-	return since, a.After + 2*invariant.Coarse + c.grace
+	return since, time.Duration(a.After) + 2*invariant.Coarse + c.grace
 }
 
 // counts is when the health check's time for what has been so since an event begins: not before its

@@ -157,6 +157,10 @@ const (
 	// NodeLabels is the Node's set of labels, as "k=v,k=v" sorted, in Value;
 	// recorded on creation and on every change.
 	NodeLabels Kind = "node-labels"
+	// CheckChanged is a change of a health check, and Value has the [Check]. If only a Machine has
+	// changed, which the check leaves out now or no longer, Key is its name. The check that a story
+	// begins with is no change.
+	CheckChanged Kind = "check-changed"
 	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable, which
 	// is false in a Node that is created unless a NodeCordoned follows.
 	NodeCordoned   Kind = "node-cordoned"
@@ -326,7 +330,7 @@ func (k Kind) Layer() Layer {
 		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
-		HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
+		CheckChanged, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
 		return API
 	case BMCCommand, BMCFault:
 		return BMC
@@ -518,6 +522,7 @@ var phrases = map[Kind]string{
 	MachineCreated:       "{object} was created",
 	DrainTimeout:         "the time to drain for {object} became {value}",
 	MachineNode:          "the Node of {object} became {value}",
+	CheckChanged:         "{object} became {value}",
 	NodeCondition:        "{key} of the Node of {host} became {value}",
 	NodeLabels:           "the labels of the Node of {host} became {value}",
 	EvidenceRegained:     "the observer of {host} was heard again",

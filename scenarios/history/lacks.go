@@ -38,6 +38,8 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object", e.Key, "key")
 	case ControllerPanicked:
 		return first(e.Actor, "actor")
+	case CheckChanged:
+		return first(e.Object, "object")
 	case FieldIs:
 		return first(e.Object, "object", e.Key, "key")
 	case AnnotationSet, AnnotationRemoved:

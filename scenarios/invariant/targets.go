@@ -1,11 +1,10 @@
 package invariant
 
 import (
-	"encoding/json"
+	"cmp"
 	"iter"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,13 +22,7 @@ type HealthCheck struct {
 	MinUnhealthy, MaxUnhealthy int
 	Share                      bool
 	// Minds are the states that are unhealthy beside a Node that is not Ready.
-	Minds []Minded
-}
-
-// Minded is a status of a Node's condition that is unhealthy when it has lasted for so long.
-type Minded struct {
-	Type, Status string
-	After        time.Duration
+	Minds []history.Minded
 }
 
 // most is the largest number of unhealthy Machines among this many on which the check acts.
@@ -43,28 +36,30 @@ func (h *HealthCheck) most(machines int) int {
 // Targets are the Machines that a health check is concerned with, and what the check says, as
 // the history has them so far.
 type Targets struct {
-	// Check joins all health checks. It is nil if there is none, if the history has changed one in
-	// a way that is not understood here, or if they differ in how many Machines they act on.
-	// Changed is the event that changed one last.
-	Check   *HealthCheck
-	Changed history.Event
-	checks  []namedCheck
-	hosts   Roster[Target]
-	nodes   Roster[Named]
+	// Check joins all health checks that are in force. It is nil if there is none, if one minds
+	// what a history doesn't have, or if they differ in the Machines that they act on, or how many.
+	// Changed is the event that changed one last, and Idle that since which none is in force.
+	Check         *HealthCheck
+	Changed, Idle history.Event
+	checks        []namedCheck
+	hosts         Roster[Target]
+	nodes         Roster[Named]
 }
 
-// namedCheck is one health check, and unread says that its content was not understood.
+// namedCheck is one health check, with the Machines that it leaves out. Unread says that nobody
+// here understands it, or has events of all that it minds.
 type namedCheck struct {
 	object string
 	HealthCheck
-	unread bool
+	leavesOut      []string
+	paused, unread bool
 }
 
 // NewTargets returns those of a story that has not begun.
 func NewTargets(p Params) Targets {
 	t := Targets{hosts: NewRoster[Target](p.Hosts)}
 	if p.HealthCheck != nil {
-		t.checks = []namedCheck{{"MachineHealthCheck/fencelab", *p.HealthCheck, false}}
+		t.checks = []namedCheck{{object: "MachineHealthCheck/fencelab", HealthCheck: *p.HealthCheck}}
 		t.together()
 	}
 	return t
@@ -78,9 +73,12 @@ type Target struct {
 	Gone, Leaving, Paused, Skipped, Unmanaged bool
 	// Since is the event that last changed whether it counts.
 	Since history.Event
-	// node is the Node that the Machine names, and names says that the history has that.
-	node  string
-	names bool
+	// LeftOut is the event since which no health check that is in force selects the Machine.
+	LeftOut history.Event
+	// machine is its name, if the history has that; node is the Node that the Machine names, and
+	// names says that the history has that.
+	machine, node string
+	names         bool
 }
 
 // Named is a Node by its name.
@@ -116,7 +114,7 @@ func (n *Named) become(kind, status string, e *history.Event) {
 // Ailment is a state of a Node that a health check minds, since an event. Over is the event that
 // ended it, if one did.
 type Ailment struct {
-	Minded
+	history.Minded
 	Since, Over history.Event
 }
 
@@ -127,7 +125,7 @@ func (a *Ailment) Lasted(at time.Duration) bool {
 	if a.Over.Kind != "" {
 		at = a.Over.At
 	}
-	return at-a.Since.At+max(Coarse, older) >= a.After
+	return at-a.Since.At+max(Coarse, older) >= time.Duration(a.After)
 }
 
 // Ailments are the states of the Node of a host's Machine that a health check minds: those that
@@ -152,12 +150,13 @@ func (t *Targets) Ailments(host string) (all []Ailment) {
 
 // Counts reports whether the Machine is a target: it takes part in the number of Machines,
 // healthy or not, and may be marked.
-func (t *Target) Counts() bool { return !t.Gone && !t.Leaving && !t.Paused && !t.Skipped }
+func (t *Target) Counts() bool {
+	return !t.Gone && !t.Leaving && !t.Paused && !t.Skipped && t.LeftOut.Kind == ""
+}
 
 // Observe takes in an event.
 func (t *Targets) Observe(e *history.Event) {
-	if e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/") {
-		t.Changed = *e
+	if e.Kind == history.CheckChanged {
 		t.change(e)
 	}
 	if OfNode(e) && e.Kind != history.MachineNode {
@@ -177,7 +176,10 @@ func (t *Targets) Observe(e *history.Event) {
 	case history.ProvisioningState:
 		h.Unmanaged = !Managed(e.Value)
 	case history.MachineCreated:
-		h.Gone, h.Leaving = false, false
+		h.Gone, h.Leaving, h.machine = false, false, strings.TrimPrefix(e.Object, "Machine/")
+		if h.LeftOut = (history.Event{}); t.leavesOut(e.Host, h) {
+			h.LeftOut = *e
+		}
 	case history.MachineDeleting:
 		h.Leaving = true
 	case history.MachineDeleted:
@@ -282,39 +284,83 @@ func (t *Targets) Shared(host string) bool {
 	})
 }
 
-// change takes in what a user has done to a health check. One that is new is made. What
-// quotes no content, as a deletion, leaves it open what holds from then on.
+// change takes in what a health check says now. One that is gone says nothing.
 func (t *Targets) change(e *history.Event) {
+	t.Changed = *e
 	i := slices.IndexFunc(t.checks, func(c namedCheck) bool { return c.object == e.Object })
-	if i < 0 { // with the defaults of Cluster API
-		i, t.checks = len(t.checks), append(t.checks, namedCheck{object: e.Object, HealthCheck: HealthCheck{
-			UnhealthyAfter: math.MaxInt64 / 4, Startup: 10 * time.Minute, MaxUnhealthy: 100, Share: true,
-		}})
+	if i < 0 {
+		i, t.checks = len(t.checks), append(t.checks, namedCheck{object: e.Object})
 	}
-	c := &t.checks[i]
-	c.unread = !c.patch(e) || c.unread
+	if is, err := history.ParseCheck(e.Value); err != nil {
+		t.checks[i] = namedCheck{object: e.Object, unread: true}
+	} else if is == nil {
+		t.checks = slices.Delete(t.checks, i, i+1)
+	} else {
+		t.checks[i] = namedCheck{e.Object, checkOf(is), is.LeavesOut, is.Paused, is.OfMachines}
+	}
 	t.together()
+	for i := range t.hosts.Hosts {
+		h := &t.hosts.Hosts[i]
+		counted := h.State.Counts()
+		if out := t.leavesOut(h.Name, &h.State); !out {
+			h.State.LeftOut = history.Event{}
+		} else if h.State.LeftOut.Kind == "" {
+			h.State.LeftOut = *e
+		}
+		if h.State.Counts() != counted {
+			h.State.Since = *e
+		}
+	}
 }
 
-// together makes one of all checks: a Machine may be marked, and has to be, when the first of them
-// says so.
-func (t *Targets) together() {
-	t.Check = nil
-	if len(t.checks) == 0 {
-		return
-	}
-	one := t.checks[0].HealthCheck
-	for i := range t.checks {
-		c := &t.checks[i]
-		if c.unread || c.MinUnhealthy != one.MinUnhealthy || c.MaxUnhealthy != one.MaxUnhealthy || c.Share != one.Share {
-			return
+func checkOf(is *history.Check) HealthCheck {
+	h := HealthCheck{UnhealthyAfter: math.MaxInt64 / 4, Startup: time.Duration(is.Startup), MinUnhealthy: is.Least, MaxUnhealthy: is.Most, Share: is.Share}
+	for _, m := range is.Unhealthy {
+		if m.Type == "Ready" && m.Status != "True" {
+			h.UnhealthyAfter = min(h.UnhealthyAfter, time.Duration(m.After))
+		} else {
+			h.Minds = append(h.Minds, m)
 		}
-		one.UnhealthyAfter, one.Startup = min(one.UnhealthyAfter, c.UnhealthyAfter), min(one.Startup, c.Startup)
-		if i > 0 {
+	}
+	return h
+}
+
+// leavesOut reports whether no health check that is in force selects the Machine of a host.
+func (t *Targets) leavesOut(host string, h *Target) bool {
+	in, out := 0, 0
+	for i := range t.checks {
+		if c := &t.checks[i]; !c.paused && slices.Contains(c.leavesOut, cmp.Or(h.machine, host)) {
+			out++
+		} else if !c.paused {
+			in++
+		}
+	}
+	return in == 0 && out > 0
+}
+
+// together makes one of all checks that are in force: a Machine may be marked, and has to be, when
+// the first of them says so. Where they differ in how many Machines they act on, or in which, there
+// is none.
+func (t *Targets) together() {
+	t.Check, t.Idle = nil, history.Event{}
+	var one *namedCheck
+	for i := range t.checks {
+		switch c := &t.checks[i]; {
+		case c.paused:
+		case one == nil:
+			one = new(*c)
+		case c.unread, c.MinUnhealthy != one.MinUnhealthy, c.MaxUnhealthy != one.MaxUnhealthy, c.Share != one.Share, !slices.Equal(c.leavesOut, one.leavesOut):
+			one.unread = true
+		default:
+			one.UnhealthyAfter, one.Startup = min(one.UnhealthyAfter, c.UnhealthyAfter), min(one.Startup, c.Startup)
 			one.Minds = slices.Concat(one.Minds, c.Minds)
 		}
 	}
-	t.Check = &one
+	if one != nil && !one.unread {
+		t.Check = &one.HealthCheck
+	} else if one == nil && t.Changed.Kind != "" {
+		t.Idle = t.Changed
+	}
 }
 
 // Of is the target of a host.
@@ -342,73 +388,8 @@ func (t *Targets) ActsOn(known func(since *history.Event) bool) (few, many, leas
 
 // Unsettled is why a clause that counts Machines, or their conditions, can't be judged, or "".
 func (t *Targets) Unsettled() string {
-	if t.Check == nil && t.Changed.Kind != "" {
+	if t.Check == nil && t.Changed.Kind != "" && t.Idle.Kind == "" {
 		return "what the health check acts on is not known since it was changed at " + Seconds(t.Changed.At)
 	}
 	return ""
-}
-
-// patch takes in a merge patch, as the history quotes it, and reports whether it is understood.
-func (h *HealthCheck) patch(e *history.Event) bool {
-	var merge struct {
-		Spec struct {
-			Cluster  string `json:"clusterName"`
-			Selector struct {
-				Labels map[string]string `json:"matchLabels"`
-			} `json:"selector"`
-			Checks struct {
-				Conditions []struct {
-					Type    string `json:"type"`
-					Status  string `json:"status"`
-					Timeout int    `json:"timeoutSeconds"`
-				} `json:"unhealthyNodeConditions"`
-				Startup *int `json:"nodeStartupTimeoutSeconds"`
-			} `json:"checks"`
-			Remediation struct {
-				TriggerIf struct {
-					Most  any    `json:"unhealthyLessThanOrEqualTo"`
-					Range string `json:"unhealthyInRange"`
-				} `json:"triggerIf"`
-			} `json:"remediation"`
-		} `json:"spec"`
-	}
-	_, text, quoted := strings.Cut(e.Value, " with ")
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if !quoted || strings.Contains(text, "null") || decoder.Decode(&merge) != nil {
-		return false
-	}
-	for key := range merge.Spec.Selector.Labels { // order does not matter: each has to be the label of all
-		if key != "cluster.x-k8s.io/cluster-name" {
-			return false
-		}
-	}
-	if seconds := merge.Spec.Checks.Startup; seconds != nil {
-		h.Startup = time.Duration(*seconds) * time.Second
-	}
-	if conditions := merge.Spec.Checks.Conditions; conditions != nil {
-		h.Minds, h.UnhealthyAfter = nil, math.MaxInt64/4
-		for _, c := range conditions {
-			after := time.Duration(c.Timeout) * time.Second
-			if c.Type == "Ready" && c.Status != "True" {
-				h.UnhealthyAfter = min(h.UnhealthyAfter, after)
-			} else {
-				h.Minds = append(h.Minds, Minded{c.Type, c.Status, after})
-			}
-		}
-	}
-	switch most := merge.Spec.Remediation.TriggerIf.Most.(type) {
-	case nil:
-	case float64:
-		h.MaxUnhealthy, h.Share = int(most), false
-	case string:
-		n, err := strconv.Atoi(strings.TrimSuffix(most, "%"))
-		if err != nil {
-			return false
-		}
-		h.MaxUnhealthy, h.Share = n, strings.HasSuffix(most, "%")
-	default:
-		return false
-	}
-	return merge.Spec.Remediation.TriggerIf.Range == "" // which takes precedence, and is not read here
 }

@@ -43,7 +43,7 @@ func TestPassedOver(t *testing.T) {
 		"of a budget not yet heard": {[]corev1.PodCondition{is(corev1.PodReady)}, "default", policyv1.PodDisruptionBudgetStatus{}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := NamesOf(&scenarios.Topology{})
+			names := NamesOf(&scenarios.Topology{}, nil)
 			budget := &policyv1.PodDisruptionBudget{
 				ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: test.namespace, Generation: 1},
 				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: test.selects}},

@@ -34,7 +34,7 @@ func changesOf(before, after metav1.Object, emit func(history.Event)) {
 func TestNames(t *testing.T) {
 	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{
 		{Name: "a", NodeName: "b", MachineName: "c"}, {Name: "b", NodeName: "c", MachineName: "a"}, {Name: "c", NodeName: "a", MachineName: "b"},
-	}})
+	}}, nil)
 	machine := func(host string) *clusterv1.Machine {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 		if host != "" {
@@ -74,7 +74,7 @@ func TestNames(t *testing.T) {
 func TestNamesakes(t *testing.T) {
 	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{
 		{Name: "a", NodeName: "n"}, {Name: "b", NodeName: "n"}, {Name: "c", NodeName: "n"}, {Name: "d"},
-	}})
+	}}, nil)
 	for _, tc := range []struct{ node, host, want string }{
 		{"n", "", "a"}, {"n", "c", "c"}, {"n", "", "c"}, {"n", "b", "b"}, {"n", "d", "b"}, {"n", "a", "a"}, {"d", "a", "d"}, {"x", "a", ""},
 	} {
@@ -88,7 +88,7 @@ func TestNamesakes(t *testing.T) {
 // TestTakeovers: only one host of a name takes its Node over from another. A Node whose status was
 // lost, or that names a machine by its firmware's own ID, stays whose it is.
 func TestTakeovers(t *testing.T) {
-	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{{Name: "a", NodeName: "n"}, {Name: "b", NodeName: "n"}, {Name: "c"}}})
+	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{{Name: "a", NodeName: "n"}, {Name: "b", NodeName: "n"}, {Name: "c"}}}, nil)
 	kind, err := KindsOf(controllers.Default()).Of(&corev1.Node{})
 	if err != nil {
 		t.Fatal(err)

@@ -79,11 +79,12 @@ type Names struct {
 	nodes    map[string][]string
 	machines map[string]string
 	budgets  *budgets
+	checks   *checks
 }
 
-// NamesOf returns the names of a topology.
-func NamesOf(topology *scenarios.Topology) Names {
-	names := Names{make(map[string][]string), make(map[string]string), new(budgets)}
+// NamesOf returns the names of a topology, which a run begins with, and its health check, if any.
+func NamesOf(topology *scenarios.Topology, check *scenarios.HealthCheck) Names {
+	names := Names{make(map[string][]string), make(map[string]string), new(budgets), newChecks(check)}
 	for i := range topology.Hosts {
 		h := &topology.Hosts[i]
 		names.nodes[h.Node()], names.machines[h.Machine()] = append(names.nodes[h.Node()], h.Name), h.Name
@@ -130,6 +131,7 @@ func (n *Names) host(kind scenarios.Naming, name string) string {
 // only by one host of its name from another. A Pod that isn't evicted passes over a budget which
 // forbids that by then.
 func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
+	n.checks.note(before, after, emit)
 	if kind.Changes == nil {
 		return
 	}

@@ -73,6 +73,7 @@ func (t *Trace) Learned(at time.Duration, process string, names Names, kind *Kin
 	if t == nil {
 		return
 	}
+	names.budgets, names.checks = nil, nil // a cache lags behind them
 	names.Changes(kind, before, after, func(e history.Event) {
 		if e.Kind != history.NodeLabels {
 			t.add(page.Entry{At: at, What: "learned", Process: process, Event: &e})
