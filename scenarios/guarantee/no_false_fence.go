@@ -390,8 +390,8 @@ func (c *accusers) forMark(h *suspected, e *history.Event) {
 
 // mark judges a mark by how the Machine's Node is, or was a moment ago.
 func (c *accusers) mark(h *suspected, e *history.Event) {
-	since := &h.now.since
-	for _, kept := range [...]*history.Event{&h.paused, &h.skipped, &h.leaving, &c.targets.Idle, &c.targets.Of(e.Host).LeftOut} {
+	since, leftOut := &h.now.since, &c.targets.Of(e.Host).LeftOut
+	for _, kept := range [...]*history.Event{&h.paused, &h.skipped, &h.leaving, &c.targets.Idle, leftOut} {
 		if kept.Kind != "" && !c.Unaware(e, kept) {
 			why := kept.Key + " keeps controllers from it"
 			switch {
@@ -399,7 +399,7 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 				why = "it is being deleted"
 			case kept == &c.targets.Idle:
 				why = "no health check is in force"
-			case kept.Key == "":
+			case kept == leftOut:
 				why = "no health check selects it"
 			}
 			c.Judged++
