@@ -156,7 +156,7 @@ var bystanders = map[history.Kind][]string{
 // objectsOf are the kinds of objects that an API event can be about.
 var objectsOf = map[history.Kind][]string{
 	history.NodeCreated: {"Node"}, history.NodeTakenOver: {"Node"}, history.NodeDeleted: {"Node"}, history.NodeReady: {"Node"}, history.NodeNotReady: {"Node"},
-	history.NodeCondition: {"Node"}, history.NodeLabels: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
+	history.NodeCondition: {"Node"}, history.NodeLabels: {"Node"}, history.NodeTaints: {"Node"}, history.NodeAnnotations: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
 	history.CheckChanged: {"MachineHealthCheck"},
 	history.PodBound:     {"Pod"}, history.PodTerminating: {"Pod"}, history.PodDeleted: {"Pod"},
 	history.MachineDeleting: {"Machine"}, history.DeletionPhase: {"Machine"}, history.DrainTimeout: {"Machine"}, history.Stamped: {"Machine", "Node"},

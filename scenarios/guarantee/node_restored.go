@@ -3,6 +3,7 @@ package guarantee
 import (
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -11,7 +12,7 @@ import (
 
 var nodeRestored = invariant.Invariant{
 	ID:       "node-restored",
-	Claim:    "After remediation the Node is back: Ready, as schedulable as before, and with its labels.",
+	Claim:    "After remediation the Node is back: Ready, as schedulable as before, and with its labels; one that is kept, or made from a copy, also has the taints and annotations of users.",
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
@@ -25,9 +26,13 @@ var nodeRestored = invariant.Invariant{
 //
 // The labels are those that the Node had when it was deleted; others may have come. Only agents
 // keep a copy: the remediation controller deletes a Node with what users have set on it since it
-// was created (seed 002), and the kubelet brings its own. It was schedulable before unless it was
-// cordoned already when the first thing happened to it: its boot ended, it stopped being Ready, was
-// deleted, or fencing was decided. Whoever cordons it later must uncordon it.
+// was created (seed 002), and the kubelet brings its own. Of taints and annotations those of users
+// count, since controllers set and remove others. No process under test takes a user's from a Node
+// that stays.
+//
+// It was schedulable before unless it was cordoned already when the first thing happened to it: its
+// boot ended, it stopped being Ready, was deleted, or fencing was decided. Whoever cordons it later
+// must uncordon it.
 type nodes struct {
 	invariant.Promise
 	roles invariant.Roles
@@ -45,9 +50,8 @@ type nodeHost struct {
 	cordoned bool
 	// calledOff says that a process under test has called the Node out of service.
 	calledOff bool
-	// labels of the Node, and theirs: of these, the ones that users have set since it was created.
-	labels, theirs string
-	disturbed      bool
+	belongings
+	disturbed bool
 	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes
 	// its kubelet register again.
 	forsaken string
@@ -57,9 +61,69 @@ type nodeHost struct {
 	// set on a Node which an agent has deleted, until it is there again.
 	wasCordoned bool
 	owed        history.Event
-	wanted      string
 	// since is the last event that took something away, and cordon the one that cordoned the Node.
 	since, cordon history.Event
+}
+
+// belongings have a Node's labels, taints and annotations, in the order of sorts.
+type belongings [3]belonging
+
+// sorts are the words for them, and their events.
+var sorts = [...]struct {
+	what string
+	kind history.Kind
+}{{"labels", history.NodeLabels}, {"taints", history.NodeTaints}, {"annotations", history.NodeAnnotations}}
+
+// lacks says what is missing, of the first sort of which anything is.
+func (b *belongings) lacks() string {
+	for i := range b {
+		if missing := b[i].lacks(); missing != "" {
+			return sorts[i].what + " that it had: " + missing
+		}
+	}
+	return ""
+}
+
+// belonging has sets of one sort, in the form of NodeLabels: the Node's own, and two that it must
+// have in the end. Users have set theirs, and no bystander has taken them away again; others were
+// there when the Node was deleted.
+type belonging struct{ has, theirs, others string }
+
+func (b *belonging) lacks() string {
+	return history.JoinLabels(history.MissingLabels(b.has, b.theirs), history.MissingLabels(b.has, b.others))
+}
+
+// taken returns what the Node has to have and a change to now takes from it: it had that, or is
+// given another value instead.
+func (b *belonging) taken(now string) string {
+	var gone []string
+	given := "," + history.MissingLabels(b.has, now)
+	for pair := range strings.SplitSeq(history.JoinLabels(b.theirs, b.others), ",") {
+		name, _, _ := strings.Cut(pair, "=")
+		had := history.MissingLabels(b.has, pair) == ""
+		if history.MissingLabels(now, pair) != "" && (had || strings.Contains(given, ","+name+"=")) {
+			gone = append(gone, pair)
+		}
+	}
+	return strings.Join(gone, ",")
+}
+
+// become notes what the Node has now, by whoever e is of.
+func (c *nodes) become(h *nodeHost, b *belonging, e *history.Event) {
+	switch gone := b.taken(e.Value); {
+	case gone == "":
+	case c.roles.Tested(e.Actor):
+		c.disturb(h, e)
+	default:
+		if e.Actor == "" {
+			c.Suspend(e, " by nobody knows whom")
+		}
+		b.theirs, b.others = history.MissingLabels(gone, b.theirs), history.MissingLabels(gone, b.others)
+	}
+	if invariant.ByUser(e) {
+		b.theirs = history.JoinLabels(b.theirs, history.MissingLabels(b.has, e.Value))
+	}
+	b.has = e.Value
 }
 
 func (c *nodes) Observe(e *history.Event) *invariant.Violation {
@@ -86,11 +150,14 @@ func (c *nodes) judge(e *history.Event) {
 	switch e.Kind {
 	case history.NodeTakenOver: // as it is
 		was := c.hosts.Of(e.Value)
-		h.had, h.uid, h.ready, h.cordoned, h.labels = true, e.UID, was.ready, was.cordoned, was.labels
+		h.had, h.uid, h.ready, h.cordoned, h.belongings = true, e.UID, was.ready, was.cordoned, was.belongings
 		was.had, was.uid = false, ""
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
-		h.ready, h.cordoned, h.calledOff, h.labels, h.theirs = false, false, false, "", ""
+		h.ready, h.cordoned, h.calledOff = false, false, false
+		for i := range h.belongings {
+			h.belongings[i].has = ""
+		}
 	case history.MachineDeleting, history.MachineDeleted:
 		h.leaving = true
 	case history.MachineCreated:
@@ -102,9 +169,12 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.uid {
 			c.disturb(h, e)
-			if history.MissingLabels(h.labels, h.wanted) == "" {
-				if h.wanted = h.labels; !c.roles.Agent(e.Actor) {
-					h.wanted = history.MissingLabels(h.theirs, h.labels)
+			if labels := &h.belongings[0]; history.MissingLabels(labels.has, labels.others) == "" {
+				labels.others = history.MissingLabels(labels.theirs, labels.has)
+			}
+			for i := range h.belongings {
+				if b := &h.belongings[i]; !c.roles.Agent(e.Actor) {
+					b.theirs = history.MissingLabels(b.has, b.theirs) // still owed by whoever had taken it
 				}
 			}
 			h.uid = ""
@@ -127,11 +197,12 @@ func (c *nodes) judge(e *history.Event) {
 			c.disturb(h, e)
 		}
 		h.ready = false
-	case history.NodeLabels:
-		if invariant.ByUser(e) {
-			h.theirs += "," + history.MissingLabels(h.labels, e.Value)
+	case history.NodeLabels, history.NodeTaints, history.NodeAnnotations:
+		for i := range sorts {
+			if sorts[i].kind == e.Kind {
+				c.become(h, &h.belongings[i], e)
+			}
 		}
-		h.labels = e.Value
 	case history.NodeCordoned:
 		h.cordoned, h.since, h.cordon, h.owed = true, *e, *e, history.Event{}
 		h.wasCordoned = h.wasCordoned || c.roles.Blameless(e) // whoever cordons it, and is not under test, means it
@@ -171,7 +242,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 }
 
 // nodeEvents come when a Node is as it was.
-var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels})
+var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels, history.NodeTaints, history.NodeAnnotations})
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
 // itself has to switch on a host that is off; agents make its Node anew nevertheless.
@@ -196,8 +267,8 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Dura
 		what = "is still called out of service"
 	case s.owed.Kind != "":
 		what = "is not cordoned again, as " + s.owed.Actor + " had cordoned it at " + invariant.Seconds(s.owed.At)
-	case history.MissingLabels(s.labels, s.wanted) != "":
-		what = "lacks labels that it had: " + history.MissingLabels(s.labels, s.wanted)
+	case s.belongings.lacks() != "":
+		what = "lacks " + s.belongings.lacks()
 	case !s.Known():
 		l.Sentence, l.Blind = "nobody saw whether the kubelet of "+name+" runs", true
 		return l

@@ -161,6 +161,12 @@ const (
 	// changed, which the check leaves out now or no longer, Key is its name. The check that a story
 	// begins with is no change.
 	CheckChanged Kind = "check-changed"
+	// NodeTaints is the Node's set of taints, as "k:EFFECT=v,k:EFFECT=v" sorted, but for those that
+	// Kubernetes itself sets and takes away. NodeAnnotations is that of its annotations, but for
+	// those in the domains of Kubernetes and fencelab; of a long value it has a digest. A Node that
+	// is created without has had no such event.
+	NodeTaints      Kind = "node-taints"
+	NodeAnnotations Kind = "node-annotations"
 	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable, which
 	// is false in a Node that is created unless a NodeCordoned follows.
 	NodeCordoned   Kind = "node-cordoned"
@@ -326,7 +332,7 @@ func (k Kind) Layer() Layer {
 		return World
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
 		StorageUnfenceAsked, NodeCreated, NodeDeleted, NodeTakenOver,
-		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
+		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
 		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
@@ -525,6 +531,8 @@ var phrases = map[Kind]string{
 	CheckChanged:         "{object} became {value}",
 	NodeCondition:        "{key} of the Node of {host} became {value}",
 	NodeLabels:           "the labels of the Node of {host} became {value}",
+	NodeTaints:           "the taints of the Node of {host} became {value}",
+	NodeAnnotations:      "the annotations of the Node of {host} became {value}",
 	EvidenceRegained:     "the observer of {host} was heard again",
 	BareMetalHostDeleted: "{object} was deleted",
 	MachineDeleted:       "{object} was deleted",

@@ -16,3 +16,11 @@ func MissingLabels(got, wanted string) string {
 	}
 	return strings.Join(missing, ",")
 }
+
+// JoinLabels returns a set with all labels of two, in no certain order.
+func JoinLabels(a, b string) string {
+	if b = MissingLabels(a, b); a == "" || b == "" {
+		return a + b
+	}
+	return a + "," + b
+}

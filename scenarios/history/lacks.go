@@ -26,7 +26,7 @@ func (e *Event) Lacks() string {
 			return first(e.To, "to")
 		}
 		return first(e.Host, "host", e.Object, "object")
-	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
+	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
 	case NodeCondition:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Key, "key")

@@ -7,6 +7,8 @@ package objects
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,6 +84,14 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	}
 	if before == nil || !mapsEqual(before.Labels, after.Labels) {
 		send(history.NodeLabels, labels(after.Labels))
+	}
+	if is := taints(after); is != taints(before) {
+		send(history.NodeTaints, is)
+	}
+	if before == nil || !mapsEqual(before.Annotations, after.Annotations) {
+		if is := notes(after); is != notes(before) {
+			send(history.NodeAnnotations, is)
+		}
 	}
 	if is, was := status(after, corev1.NodeReady), status(before, corev1.NodeReady); is != was {
 		kind := history.NodeNotReady
@@ -209,6 +219,48 @@ func labels(set map[string]string) string {
 	slices.Sort(pairs)
 	return strings.Join(pairs, ",")
 }
+
+// taints lists those of a Node that stay until whoever has set them takes them away: Kubernetes'
+// own come and go with the Node's conditions, and out-of-service has its own events.
+func taints(n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	var set map[string]string // made only for a Node that has one: this is asked of every version
+	for i := range n.Spec.Taints {
+		t := &n.Spec.Taints[i]
+		if domain, _, _ := strings.Cut(t.Key, "/"); domain != "node.kubernetes.io" && domain != "node.cloudprovider.kubernetes.io" {
+			if set == nil {
+				set = make(map[string]string)
+			}
+			set[t.Key+":"+string(t.Effect)] = t.Value
+		}
+	}
+	return labels(set)
+}
+
+// notes lists the annotations of a Node in domains that are a user's to write to.
+func notes(n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	set := make(map[string]string, len(n.Annotations))
+	for key, value := range n.Annotations { // order does not matter: labels sorts
+		domain, _, prefixed := strings.Cut(key, "/")
+		if prefixed && slices.ContainsFunc(reserved, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) }) {
+			continue
+		}
+		if len(value) > 63 || strings.Contains(value, ",") {
+			sum := sha256.Sum256([]byte(value))
+			value = "sha256:" + hex.EncodeToString(sum[:8])
+		}
+		set[key] = value
+	}
+	return labels(set)
+}
+
+// reserved are the domains of annotations that Kubernetes' own components, or fencelab's, write.
+var reserved = []string{"kubernetes.io", "k8s.io", "x-k8s.io", "metal3.io", "fencelab.dev"}
 
 func pod(before, after *corev1.Pod, emit func(history.Event)) {
 	boundTo := func(p *corev1.Pod) string {

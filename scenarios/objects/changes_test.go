@@ -164,6 +164,16 @@ func TestChanges(t *testing.T) {
 		}), node(nil), "node-condition w1 KernelDeadlock"},
 		{"cordoned", node(nil), node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), "node-cordoned w1"},
 		{"relabelled", node(nil), node(func(n *corev1.Node) { delete(n.Labels, "a") }), "node-labels w1 b=2"},
+		{"tainted", node(nil), node(func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"}, {Key: "gpu", Value: "yes", Effect: "NoSchedule"}, {Key: "a/b", Effect: "NoExecute"}}
+		}), "node-taints w1 a/b:NoExecute=,gpu:NoSchedule=yes"},
+		{"tainted by Kubernetes", node(nil), node(func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"}}
+		}), ""},
+		{"annotated", node(nil), node(func(n *corev1.Node) {
+			n.Annotations = map[string]string{"b": "2", "example.com/a": "1,2", "poison-pill.fencelab.dev/agent": "{}", "csi.volume.kubernetes.io/nodeid": "{}"}
+		}), "node-annotations w1 b=2,example.com/a=sha256:17f8af97ad4a7f76"},
+		{"annotated no more", node(func(n *corev1.Node) { n.Annotations = map[string]string{"b": "2"} }), node(nil), "node-annotations w1"},
 		{"host appears", nil, host(nil), "baremetalhost-created w1 | online-wanted w1 true | power-reported w1 true"},
 		{"host appears off", nil, host(func(h *api.BareMetalHost) { h.Status.PoweredOn = false }), "baremetalhost-created w1 | online-wanted w1 true | power-reported w1 false"},
 		{"request", host(nil), host(func(h *api.BareMetalHost) {

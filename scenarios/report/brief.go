@@ -241,7 +241,7 @@ var weights = map[history.Kind]int{
 	history.NodeReady: 3, history.NodeCondition: 3, history.CheckChanged: 4, history.PodBound: 3, history.BMCFault: 3, history.APIFault: 3, history.NodeUncordoned: 3, history.HostConsumer: 3,
 	history.ProvisioningState: 3, history.ControllerError: 2, history.ControllerPanicked: 6, history.ControllerWarning: 2,
 	history.LinkCut: 1, history.LinkRestored: 1, history.LinkImpaired: 1, history.PowerError: 1, history.PendingRebootSince: 1, history.LastPoweredOn: 1, history.HeldOffFor: 1,
-	history.BootEnded: 0, history.EvidenceRegained: 0, history.NodeLabels: 0, history.MachineNode: 0, history.MachineCreated: 0,
+	history.BootEnded: 0, history.EvidenceRegained: 0, history.NodeLabels: 0, history.NodeTaints: 2, history.NodeAnnotations: 1, history.MachineNode: 0, history.MachineCreated: 0,
 	history.BareMetalHostCreated: 0, history.ControllerStarted: 0, history.ControllerEffect: 0,
 	history.RunStarted: 0, history.ScheduleEnded: 0, history.StepOverdue: 0, history.LabRecovered: 0, history.Healed: 0, history.Done: 0,
 }
