@@ -49,7 +49,7 @@ var kinds = []Kind{
 	{
 		GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Namespaced: true, Status: true,
 		Kind:    scenarios.Kind{Changed: true, Made: true, Obstacle: true},
-		Changes: func(_, _ metav1.Object, _ func(history.Event)) {}, // a Pod that passes over it has an event
+		Changes: silent, // a Pod that passes over it has an event
 		Dumped:  true,
 	},
 	{
@@ -71,9 +71,10 @@ var kinds = []Kind{
 		Changes: changes(machine), Dumped: true,
 	},
 	{
-		GVK:    clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
-		Kind:   scenarios.Kind{Named: scenarios.AfterCluster, Changed: true, Made: true},
-		Dumped: true,
+		GVK:     clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
+		Kind:    scenarios.Kind{Named: scenarios.AfterCluster, Changed: true, Made: true},
+		Changes: silent, // its event takes the Machines that it selects, too
+		Dumped:  true,
 	},
 	{GVK: fence.GroupVersion.WithKind("NodeFence"), Changes: changes(nodeFence), NamesNode: true, Dumped: true},
 	{
@@ -112,6 +113,9 @@ type Kind struct {
 	scheme *runtime.Scheme
 	typ    reflect.Type
 }
+
+// silent are the changes of a kind that is watched, and whose events depend on others as well.
+func silent(_, _ metav1.Object, _ func(history.Event)) {}
 
 // changes adapts a function on the versions of one type, which emits events for their differences.
 func changes[T metav1.Object](of func(before, after T, emit func(history.Event))) func(before, after metav1.Object, emit func(history.Event)) {
