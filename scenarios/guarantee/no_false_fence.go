@@ -426,7 +426,7 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 	case h.now.ready && ails(lasts) >= 0:
 		a := &ailments[ails(lasts)]
 		c.Judged++
-		c.Breach(&a.Since, e, invariant.Clause(e)+" by "+e.Actor+", though "+a.Type+" of its Node had been "+a.Status+" for "+invariant.Seconds(e.At-a.Since.At)+" only")
+		c.Breach(&a.Since, e, invariant.Clause(e)+" by "+e.Actor+", though "+a.Name(e.Host)+" had been "+a.Status+" for "+invariant.Seconds(e.At-a.Since.At)+" only")
 	case h.now.ready:
 		c.Judged++
 		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node was Ready since "+invariant.Seconds(since.At))

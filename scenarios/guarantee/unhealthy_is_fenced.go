@@ -84,7 +84,7 @@ type patient struct {
 	sick     history.Event // when a Node that had been Ready for a while stopped being Ready
 	absent   history.Event // since when there is no Node although the host has been started
 	shared   bool          // the Node may be another host's as well
-	ailed    int           // the event that began the ailment that was judged last
+	ailed    int           // ailments that began until this event were judged, or answered by a mark
 }
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {
@@ -280,7 +280,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			if h.mark.Kind != "" && h.missing() != "" {
 				c.forgotten(h, e)
 			}
-			h.remediated = true
+			h.remediated, h.ailed = true, e.Seq
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
 			if h.marked == h.out || c.targets.Node(e.Host).Empty {
 				h.marked = ""
@@ -374,8 +374,8 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	from := c.counts(&s.sick)
 	lost := c.Lost(from, e.At, on)
 	limit := c.patience()
-	if s.remediated && (lost > 0 || s.unseen) {
-		limit += c.targets.Check.Startup // it may not have seen that the Node had returned
+	if ails, _ := c.ailing(h.Name, e.At); s.remediated && (lost > 0 || s.unseen || ails > 0) {
+		limit += c.targets.Check.Startup // it may not have seen the Node return, or not well
 	}
 	if e.At-from-lost <= limit {
 		return
@@ -413,7 +413,8 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 	c.unmarked(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return", lost)
 }
 
-// ails judges a Node that has been in a state that the check minds for too long when e comes.
+// ails judges a Node, or a Machine whose Node is Ready, that has been in a state that the check
+// minds for too long when e comes.
 func (c *rescues) ails(h *invariant.Entry[patient], e *history.Event) {
 	if c.targets.Check == nil || len(c.targets.Check.Minds) == 0 || c.roles.HealthCheck == "" {
 		return
@@ -426,21 +427,21 @@ func (c *rescues) ails(h *invariant.Entry[patient], e *history.Event) {
 			limit += c.targets.Check.Startup // it may not know that the Node is another one
 		}
 		switch marked := s.mark.Kind != "" && s.dropped.Kind == ""; {
-		case a.Over.Kind != "", s.ailed == a.Since.Seq, marked, s.held, e.At-since.At-lost <= limit, c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit:
+		case a.Over.Kind != "", a.OfMachine && s.ready.Kind == "", a.Since.Seq <= s.ailed, marked, s.held, e.At-since.At-lost <= limit, c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit:
 			continue
 		}
 		s.ailed = a.Since.Seq
 		if s.shared || !c.due(h.Name, e) {
 			continue
 		}
-		c.unmarked(&a.Since, e, a.Type+" of the Node of "+h.Name+" has been "+a.Status+" since "+invariant.Seconds(a.Since.At), lost)
+		c.unmarked(&a.Since, e, a.Name(h.Name)+" has been "+a.Status+" since "+invariant.Seconds(a.Since.At), lost)
 	}
 }
 
 // since is when the health check's time for an ailment begins, as an event, and how long it has.
 func (c *rescues) since(h *patient, a *invariant.Ailment) (since history.Event, limit time.Duration) {
 	since = a.Since
-	since.At = max(c.counts(&since), h.handed.At, h.dropped.At)
+	since.At = max(c.counts(&since), h.handed.At)
 	return since, time.Duration(a.After) + 2*invariant.Coarse + c.grace
 }
 

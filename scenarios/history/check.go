@@ -11,11 +11,8 @@ type Check struct {
 	Paused bool `json:"paused,omitempty"`
 	// LeavesOut are the Machines that it does not select, by name, sorted.
 	LeavesOut []string `json:"leavesOut,omitempty"`
-	// Unhealthy are the states of a Node's conditions that are unhealthy when they last.
+	// Unhealthy are the states of conditions that are unhealthy when they last.
 	Unhealthy []Minded `json:"unhealthy,omitempty"`
-	// OfMachines says that it minds conditions of Machines as well, of which a history has no
-	// events.
-	OfMachines bool `json:"ofMachines,omitempty"`
 	// Startup is how long a Machine may be without a Node; 0 is for ever.
 	Startup Age `json:"startup"`
 	// Least is how many Machines have to be unhealthy for any to be marked, and Most how many may
@@ -27,6 +24,9 @@ type Check struct {
 
 // Minded is a status of a condition that is unhealthy when it has lasted for so long.
 type Minded struct {
+	// OfMachine says that the condition is one of the Machine, and not of its Node.
+	OfMachine bool `json:"ofMachine,omitempty"`
+
 	Type   string `json:"type"`
 	Status string `json:"status"`
 	After  Age    `json:"after"`

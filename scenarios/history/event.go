@@ -154,6 +154,9 @@ const (
 	// status, which is empty when the condition is gone, and Note its age, as Value of NodeNotReady
 	// has.
 	NodeCondition Kind = "node-condition"
+	// MachineCondition is the same of a Machine's condition that a health check minds. It comes as
+	// well when a check begins to mind it.
+	MachineCondition Kind = "machine-condition"
 	// NodeLabels is the Node's set of labels, as "k=v,k=v" sorted, in Value;
 	// recorded on creation and on every change.
 	NodeLabels Kind = "node-labels"
@@ -336,7 +339,7 @@ func (k Kind) Layer() Layer {
 		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
-		CheckChanged, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
+		CheckChanged, MachineCondition, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
 		return API
 	case BMCCommand, BMCFault:
 		return BMC
@@ -530,6 +533,7 @@ var phrases = map[Kind]string{
 	MachineNode:          "the Node of {object} became {value}",
 	CheckChanged:         "{object} became {value}",
 	NodeCondition:        "{key} of the Node of {host} became {value}",
+	MachineCondition:     "{key} of {object} became {value}",
 	NodeLabels:           "the labels of the Node of {host} became {value}",
 	NodeTaints:           "the taints of the Node of {host} became {value}",
 	NodeAnnotations:      "the annotations of the Node of {host} became {value}",

@@ -28,7 +28,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object")
 	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
-	case NodeCondition:
+	case NodeCondition, MachineCondition:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Key, "key")
 	case NodeTakenOver:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Value, "value")

@@ -79,6 +79,7 @@ type Target struct {
 	// names says that the history has that.
 	machine, node string
 	names         bool
+	conditions    conditions
 }
 
 // Named is a Node by its name.
@@ -89,33 +90,43 @@ type Named struct {
 	// says that a user has made it and no kubelet has written to it: it stands for no host yet.
 	Ready, Had, Empty bool
 	Since             history.Event
-	// conditions have had an event.
-	conditions []condition
+	conditions        conditions
 }
 
-// condition is a status that a Node's condition has since an event, and the one before.
+// condition is a status that a condition has since an event, and the one before.
 type condition struct {
 	kind, status, was string
 	since, began      history.Event
 }
 
-// become notes that a condition of the Node has a status from e on.
-func (n *Named) become(kind, status string, e *history.Event) {
-	i := slices.IndexFunc(n.conditions, func(c condition) bool { return c.kind == kind })
+// conditions holds the conditions of one object that have had an event.
+type conditions []condition
+
+// become notes that a condition has a status from e on.
+func (all *conditions) become(kind, status string, e *history.Event) {
+	i := slices.IndexFunc(*all, func(c condition) bool { return c.kind == kind })
 	if i < 0 {
-		i, n.conditions = len(n.conditions), append(n.conditions, condition{kind: kind})
+		i, *all = len(*all), append(*all, condition{kind: kind})
 	}
-	if c := &n.conditions[i]; c.status != status {
+	if c := &(*all)[i]; c.status != status {
 		c.was, c.began = c.status, c.since
 		c.status, c.since = status, *e
 	}
 }
 
-// Ailment is a state of a Node that a health check minds, since an event. Over is the event that
+// Ailment is a state that a health check minds, since an event. Over is the event that
 // ended it, if one did.
 type Ailment struct {
 	history.Minded
 	Since, Over history.Event
+}
+
+// Name returns its condition in words.
+func (a *Ailment) Name(host string) string {
+	if a.OfMachine {
+		return a.Type + " of the Machine of " + host
+	}
+	return a.Type + " of the Node of " + host
 }
 
 // Lasted reports whether it has lasted long enough for a mark at a time, or until it was over. It
@@ -128,22 +139,28 @@ func (a *Ailment) Lasted(at time.Duration) bool {
 	return at-a.Since.At+max(Coarse, older) >= time.Duration(a.After)
 }
 
-// Ailments are the states of the Node of a host's Machine that a health check minds: those that
-// last, and the latest that are over.
+// Ailments are the states of a host's Machine, and of its Node, that a health check minds: those
+// that last, and the latest that are over.
 func (t *Targets) Ailments(host string) (all []Ailment) {
 	if t.Check == nil || len(t.Check.Minds) == 0 {
 		return nil
 	}
-	for _, c := range t.Node(host).conditions {
+	of := func(c condition, ofMachine bool) {
 		for _, m := range t.Check.Minds {
 			switch {
-			case m.Type != c.kind:
+			case m.Type != c.kind, m.OfMachine != ofMachine:
 			case m.Status == c.status:
 				all = append(all, Ailment{Minded: m, Since: c.since})
 			case m.Status == c.was:
 				all = append(all, Ailment{Minded: m, Since: c.began, Over: c.since})
 			}
 		}
+	}
+	for _, c := range t.Node(host).conditions {
+		of(c, false)
+	}
+	for _, c := range t.hosts.Of(host).conditions {
+		of(c, true)
 	}
 	return all
 }
@@ -163,7 +180,7 @@ func (t *Targets) Observe(e *history.Event) {
 		t.node(e)
 	}
 	switch e.Kind {
-	case history.AnnotationSet, history.AnnotationRemoved, history.ProvisioningState, history.MachineCreated, history.MachineDeleting, history.MachineDeleted, history.MachineNode:
+	case history.AnnotationSet, history.AnnotationRemoved, history.ProvisioningState, history.MachineCreated, history.MachineDeleting, history.MachineDeleted, history.MachineNode, history.MachineCondition:
 	default:
 		return
 	}
@@ -180,11 +197,13 @@ func (t *Targets) Observe(e *history.Event) {
 		if h.LeftOut = (history.Event{}); t.leavesOut(e.Host, h) {
 			h.LeftOut = *e
 		}
+	case history.MachineCondition:
+		h.conditions.become(e.Key, e.Value, e)
 	case history.MachineDeleting:
 		h.Leaving = true
 	case history.MachineDeleted:
 		h.Gone, h.Paused, h.Skipped = true, false, false
-		h.names = false
+		h.names, h.conditions = false, nil
 	case history.MachineNode:
 		h.node, h.names = e.Value, true
 	default:
@@ -218,12 +237,12 @@ func (t *Targets) node(e *history.Event) {
 		n.Empty = false
 	case history.NodeReady:
 		n.Ready, n.Had, n.Empty, n.Since = true, true, false, *e
-		n.become("Ready", "True", e)
+		n.conditions.become("Ready", "True", e)
 	case history.NodeNotReady:
 		n.Ready, n.Since = false, *e
-		n.become("Ready", e.Note, e)
+		n.conditions.become("Ready", e.Note, e)
 	case history.NodeCondition:
-		n.become(e.Key, e.Value, e)
+		n.conditions.become(e.Key, e.Value, e)
 	}
 }
 
@@ -296,7 +315,7 @@ func (t *Targets) change(e *history.Event) {
 	} else if is == nil {
 		t.checks = slices.Delete(t.checks, i, i+1)
 	} else {
-		t.checks[i] = namedCheck{e.Object, checkOf(is), is.LeavesOut, is.Paused, is.OfMachines}
+		t.checks[i] = namedCheck{e.Object, checkOf(is), is.LeavesOut, is.Paused, false}
 	}
 	t.together()
 	for i := range t.hosts.Hosts {
@@ -316,7 +335,7 @@ func (t *Targets) change(e *history.Event) {
 func checkOf(is *history.Check) HealthCheck {
 	h := HealthCheck{UnhealthyAfter: math.MaxInt64 / 4, Startup: time.Duration(is.Startup), MinUnhealthy: is.Least, MaxUnhealthy: is.Most, Share: is.Share}
 	for _, m := range is.Unhealthy {
-		if m.Type == "Ready" && m.Status != "True" {
+		if m.Type == "Ready" && m.Status != "True" && !m.OfMachine {
 			h.UnhealthyAfter = min(h.UnhealthyAfter, time.Duration(m.After))
 		} else {
 			h.Minds = append(h.Minds, m)

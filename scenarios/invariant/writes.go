@@ -105,6 +105,7 @@ var HarmlessKinds = []Harmless{
 	{history.NodeAnnotations, "as labels"},
 	{history.NodeReady, "a report: node-restored looks at whether a kubelet stands behind it"},
 	{history.NodeCondition, "a report, by whoever stands in for a problem detector"},
+	{history.MachineCondition, "a report"},
 	{history.NodeNotReady, "a report of the Node's silence, by whoever stands in for a control plane"},
 	{history.PodBound, "nothing is taken; at-most-one looks at what runs"},
 	{history.PowerReported, "a report: status-truthful looks at whether it is true"},

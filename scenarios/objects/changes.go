@@ -198,6 +198,13 @@ const fencedStamp = "poison-pill.fencelab.dev/fenced"
 // by its own word. An age of a second or less is left out, since Kubernetes' times have whole
 // seconds.
 func Date(e *history.Event, node metav1.Object, now time.Time) {
+	if e.Kind == history.MachineCondition {
+		since, err := time.Parse(time.RFC3339, e.Note)
+		if e.Note = ""; err == nil && now.Sub(since) > time.Second {
+			e.Note = now.Sub(since).Round(time.Millisecond).String()
+		}
+		return
+	}
 	n, ok := node.(*corev1.Node)
 	if !ok || e.Kind != history.NodeNotReady && e.Kind != history.NodeCondition {
 		return

@@ -23,12 +23,18 @@ type checks struct {
 	mutex    sync.Mutex
 	all      map[string]*clusterv1.MachineHealthCheck
 	machines map[string]*clusterv1.Machine
-	// said holds what each check has said last.
-	said map[string]string
+	// said holds what each check has said last, minded the types of Machines' conditions that any
+	// check minds, sorted, and states the statuses of these.
+	said   map[string]string
+	minded []string
+	states map[state]string
 }
 
+// state is a condition of a Machine.
+type state struct{ machine, condition string }
+
 func newChecks(first *scenarios.HealthCheck) *checks {
-	return &checks{first: first, all: make(map[string]*clusterv1.MachineHealthCheck), machines: make(map[string]*clusterv1.Machine), said: make(map[string]string)}
+	return &checks{first: first, all: make(map[string]*clusterv1.MachineHealthCheck), machines: make(map[string]*clusterv1.Machine), said: make(map[string]string), states: make(map[state]string)}
 }
 
 // note keeps what a check or a Machine has become, and emits what checks say that they didn't
@@ -46,6 +52,7 @@ func (c *checks) note(before, after metav1.Object, emit func(history.Event)) {
 		c.machines[is.Name] = is
 		if after == nil {
 			delete(c.machines, is.Name)
+			maps.DeleteFunc(c.states, func(s state, _ string) bool { return s.machine == is.Name })
 		}
 	case *clusterv1.MachineHealthCheck:
 		c.all[is.Name] = is
@@ -65,6 +72,33 @@ func (c *checks) note(before, after metav1.Object, emit func(history.Event)) {
 			emit(history.Event{Kind: history.CheckChanged, Object: "MachineHealthCheck/" + name, UID: string(check.UID), Key: machine, Value: is})
 		}
 	}
+	c.conditions(emit)
+}
+
+// conditions emits the changes of the Machines' conditions that checks mind. Note of an event is
+// when the condition says that it changed, for Date.
+func (c *checks) conditions(emit func(history.Event)) {
+	c.minded = c.minded[:0]
+	for _, check := range c.all { // order does not matter: sorted below
+		for _, sick := range check.Spec.Checks.UnhealthyMachineConditions {
+			c.minded = append(c.minded, sick.Type)
+		}
+	}
+	slices.Sort(c.minded)
+	c.minded = slices.Compact(c.minded)
+	maps.DeleteFunc(c.states, func(s state, _ string) bool { return !slices.Contains(c.minded, s.condition) })
+	for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+		for _, kind := range c.minded {
+			m, is, at := c.machines[name], "", ""
+			if i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind }); i >= 0 {
+				is, at = string(m.Status.Conditions[i].Status), m.Status.Conditions[i].LastTransitionTime.Format(time.RFC3339)
+			}
+			if one := (state{name, kind}); is != c.states[one] {
+				c.states[one] = is
+				emit(history.Event{Kind: history.MachineCondition, Host: hostOf(m), Object: "Machine/" + name, UID: string(m.UID), Key: kind, Value: is, Note: at})
+			}
+		}
+	}
 }
 
 // concerned reports whether a change may be one of what a check says. Most are none: they are
@@ -73,7 +107,7 @@ func (c *checks) concerned(before, after metav1.Object) bool {
 	switch is := cmp.Or(after, before).(type) {
 	case *clusterv1.Machine:
 		was, ok := before.(*clusterv1.Machine)
-		return !ok || after == nil || was.Spec.ClusterName != is.Spec.ClusterName || !maps.Equal(was.Labels, is.Labels)
+		return !ok || after == nil || len(c.minded) > 0 || was.Spec.ClusterName != is.Spec.ClusterName || !maps.Equal(was.Labels, is.Labels)
 	case *clusterv1.MachineHealthCheck:
 		was, ok := before.(*clusterv1.MachineHealthCheck)
 		return !ok || after == nil || was.Generation != is.Generation || !maps.Equal(was.Annotations, is.Annotations)
@@ -88,9 +122,8 @@ const startupOfClusterAPI = 10 * time.Minute
 func said(check *clusterv1.MachineHealthCheck, machines map[string]*clusterv1.Machine) string {
 	_, paused := check.Annotations[clusterv1.PausedAnnotation]
 	is := history.Check{
-		Paused:     paused,
-		OfMachines: len(check.Spec.Checks.UnhealthyMachineConditions) > 0,
-		Startup:    history.Age(startupOfClusterAPI),
+		Paused:  paused,
+		Startup: history.Age(startupOfClusterAPI),
 	}
 	if seconds := check.Spec.Checks.NodeStartupTimeoutSeconds; seconds != nil {
 		is.Startup = history.Age(time.Duration(*seconds) * time.Second)
@@ -101,12 +134,18 @@ func said(check *clusterv1.MachineHealthCheck, machines map[string]*clusterv1.Ma
 	}
 	is.Least, is.Most = limits.ActsOn(100) // a share of one hundred Machines is its percentage
 	is.Share = limits.Share()
-	for _, c := range check.Spec.Checks.UnhealthyNodeConditions {
-		minded := history.Minded{Type: string(c.Type), Status: string(c.Status)}
-		if c.TimeoutSeconds != nil {
-			minded.After = history.Age(time.Duration(*c.TimeoutSeconds) * time.Second)
+	minds := func(ofMachine bool, kind, status string, seconds *int32) {
+		minded := history.Minded{OfMachine: ofMachine, Type: kind, Status: status}
+		if seconds != nil {
+			minded.After = history.Age(time.Duration(*seconds) * time.Second)
 		}
 		is.Unhealthy = append(is.Unhealthy, minded)
+	}
+	for _, c := range check.Spec.Checks.UnhealthyNodeConditions {
+		minds(false, string(c.Type), string(c.Status), c.TimeoutSeconds)
+	}
+	for _, c := range check.Spec.Checks.UnhealthyMachineConditions {
+		minds(true, c.Type, string(c.Status), c.TimeoutSeconds)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 	for _, name := range slices.Sorted(maps.Keys(machines)) {

@@ -131,12 +131,7 @@ func (n *Names) host(kind scenarios.Naming, name string) string {
 // only by one host of its name from another. A Pod that isn't evicted passes over a budget which
 // forbids that by then.
 func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
-	n.checks.note(before, after, emit)
-	if kind.Changes == nil {
-		return
-	}
-	n.budgets.note(before, after)
-	kind.Changes(before, after, func(e history.Event) {
+	see := func(e history.Event) {
 		if pod, ok := after.(*corev1.Pod); ok && e.Kind == history.PodTerminating {
 			e.Key = n.budgets.passedOver(pod)
 		}
@@ -153,7 +148,13 @@ func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(histo
 			}
 		}
 		emit(e)
-	})
+	}
+	n.checks.note(before, after, see)
+	if kind.Changes == nil {
+		return
+	}
+	n.budgets.note(before, after)
+	kind.Changes(before, after, see)
 }
 
 func machineObject(host *scenarios.Host) *clusterv1.Machine {
