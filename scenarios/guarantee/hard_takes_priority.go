@@ -48,6 +48,7 @@ type hurried struct {
 	marked    bool
 	paused    bool
 	node      string          // the UID of the Node
+	empty     bool            // a user made the Node, and no kubelet has written to it: it stands for no host
 	leaving   bool            // the Node was asked to go
 	requests  []history.Event // the hard ones that stand
 	completed bool            // the last boot that began was completed
@@ -105,7 +106,13 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.ProvisioningState:
 		h.unmanaged = !invariant.Managed(e.Value)
 	case history.NodeCreated:
-		h.node, h.leaving = e.UID, false
+		h.node, h.leaving, h.empty = e.UID, false, invariant.ByUser(e)
+	case history.NodeReady:
+		h.empty = h.empty && e.UID != h.node
+	case history.NodeTakenOver: // what becomes of it is about the host whose kubelet has written last
+		was := c.hosts.Of(e.Value)
+		was.node, was.kept = "", history.Event{}
+		h.node, h.leaving, h.empty = e.UID, was.leaving, false
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
@@ -158,7 +165,7 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 	case invariant.PausedAnnotation:
 		h.paused = set
 	case invariant.RemediationAnnotation:
-		if set && h.marked && h.node != "" && !h.leaving && h.kept.Kind == "" {
+		if set && h.marked && h.node != "" && !h.empty && !h.leaving && h.kept.Kind == "" {
 			h.kept, h.calledOff = *e, 0
 			if h.IsOff() && (!h.completed || h.mayBoot) {
 				h.calledOff = c.command
