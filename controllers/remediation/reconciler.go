@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -389,6 +390,9 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	}
 	if f.node.DeletionTimestamp != nil {
 		return nil // its finalizers keep it: there is nothing to do
+	}
+	if b := backupOf(f.machine); r.Settings.Release == NodeRecreation && b != nil && !equality.Semantic.DeepEqual(b.Backup, fence.BackupOf(f.node)) {
+		return r.backUp(ctx, f) // users have changed the Node since, and its version is a precondition below
 	}
 	if err := r.unchanged(ctx, m, f); err != nil {
 		return err

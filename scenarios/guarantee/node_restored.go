@@ -24,11 +24,11 @@ var nodeRestored = invariant.Invariant{
 // one and should be on. Ready counts only while the host's boot is complete, for
 // an API object outlives the kubelet that wrote it.
 //
-// The labels are those that the Node had when it was deleted; others may have come. Only agents
-// keep a copy: the remediation controller deletes a Node with what users have set on it since it
-// was created (seed 002), and the kubelet brings its own. Of taints and annotations those of users
-// count, since controllers set and remove others. No process under test takes a user's from a Node
-// that stays.
+// The labels are those that the Node had when it was deleted; others may have come. Agents keep a
+// copy, and so does a controller that makes the Node anew itself. Otherwise the remediation
+// controller deletes a Node with what users have set on it since it was created (seed 002), and the
+// kubelet brings its own. Of taints and annotations those of users count, since controllers set and
+// remove others. No process under test takes a user's from a Node that stays.
 //
 // It was schedulable before unless it was cordoned already when the first thing happened to it: its
 // boot ended, it stopped being Ready, was deleted, or fencing was decided. Whoever cordons it later
@@ -87,7 +87,12 @@ func (b *belongings) lacks() string {
 // belonging has sets of one sort, in the form of NodeLabels: the Node's own, and two that it must
 // have in the end. Users have set theirs, and no bystander has taken them away again; others were
 // there when the Node was deleted.
-type belonging struct{ has, theirs, others string }
+type belonging struct {
+	has, theirs, others string
+	// gone has what users had set on a Node that a controller other than an agent deleted, until
+	// the next Node. If the controller makes that itself, it has kept a copy.
+	gone string
+}
 
 func (b *belonging) lacks() string {
 	return history.JoinLabels(history.MissingLabels(b.has, b.theirs), history.MissingLabels(b.has, b.others))
@@ -156,7 +161,11 @@ func (c *nodes) judge(e *history.Event) {
 		h.had, h.uid = true, e.UID
 		h.ready, h.cordoned, h.calledOff = false, false, false
 		for i := range h.belongings {
-			h.belongings[i].has = ""
+			b := &h.belongings[i]
+			if c.roles.Tested(e.Actor) {
+				b.theirs = history.JoinLabels(b.theirs, b.gone)
+			}
+			b.has, b.gone = "", ""
 		}
 	case history.MachineDeleting, history.MachineDeleted:
 		h.leaving = true
@@ -174,7 +183,11 @@ func (c *nodes) judge(e *history.Event) {
 			}
 			for i := range h.belongings {
 				if b := &h.belongings[i]; !c.roles.Agent(e.Actor) {
-					b.theirs = history.MissingLabels(b.has, b.theirs) // still owed by whoever had taken it
+					owed := history.MissingLabels(b.has, b.theirs) // still, by whoever had taken it
+					if b.gone = ""; c.roles.Tested(e.Actor) {
+						b.gone = history.MissingLabels(owed, b.theirs)
+					}
+					b.theirs = owed
 				}
 			}
 			h.uid = ""
