@@ -281,7 +281,7 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 		p := &h.processes[i]
 		its := p.uid == e.UID || p.uid == "" && len(h.processes) == 1
 		switch {
-		case its && c.roles.Blameless(e) && c.OnItsWay(e, &p.event):
+		case its && c.roles.Blameless(e) && (c.OnItsWay(e, &p.event) || c.unheard(e, &p.event)):
 			return // it was decided when none ran, and Kubernetes looks no second time
 		case its:
 			c.Accuse(invariant.Cause{Host: e.Host, Thing: p.object}, &p.event, e, p.object+" still ran there")
@@ -304,6 +304,12 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 	if fencing {
 		c.Kept(end, e)
 	}
+}
+
+// unheard reports whether the actor of e was held up all the time since something was so, and may
+// not have heard of it: Kubernetes deletes Pods by its cache, and by their names.
+func (c *releases) unheard(e, since *history.Event) bool {
+	return e.At-since.At-c.Lost(since.At, e.At, invariant.Parties{First: e.Actor}) <= 0
 }
 
 func (c *releases) Finish(complete bool) invariant.Result {
