@@ -43,6 +43,10 @@ const (
 	// remediation controller's options that keep the mark until the Node is back (design, decision
 	// 6). Whoever sets a mark removes the record of the previous one.
 	PoweredOffForRemediationAnnotation = "remediation.metal3.io/powered-off-for-remediation"
+
+	// NodeBackupAnnotation on a Machine has what its Node was before the remediation controller
+	// deleted it, which makes it anew.
+	NodeBackupAnnotation = "remediation.metal3.io/node-backup"
 	// NodeUIDAnnotation on a Pod is the UID of the Node that it was bound to. A
 	// Pod of another incarnation of that Node is an orphan: kubelets don't run
 	// it and the workload controller deletes it.

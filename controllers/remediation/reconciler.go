@@ -371,10 +371,10 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 		}
 		return r.backUp(ctx, f)
 	case ForgetPoweredOff:
-		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.PoweredOffForRemediationAnnotation, BackupAnnotation))
+		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.PoweredOffForRemediationAnnotation, api.NodeBackupAnnotation))
 	case Finish:
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine,
-			api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, BackupAnnotation))
+			api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, api.NodeBackupAnnotation))
 	}
 	return nil
 }

@@ -23,10 +23,7 @@ const (
 	RecreateNode Action = "RecreateNode"
 )
 
-// BackupAnnotation on a Machine has what its Node was before this controller deleted it.
-const BackupAnnotation = "remediation.metal3.io/node-backup"
-
-// backup is its content. UID is that of the Node.
+// backup is the content of a Machine's NodeBackupAnnotation. UID is that of the Node.
 type backup struct {
 	UID types.UID `json:"uid"`
 	fence.Backup
@@ -34,11 +31,11 @@ type backup struct {
 
 // backupOf reads the backup of a Machine, nil if there is none.
 func backupOf(machine *clusterv1.Machine) *backup {
-	if machine == nil || machine.Annotations[BackupAnnotation] == "" {
+	if machine == nil || machine.Annotations[api.NodeBackupAnnotation] == "" {
 		return nil
 	}
 	b := &backup{}
-	if json.Unmarshal([]byte(machine.Annotations[BackupAnnotation]), b) != nil || b.UID == "" {
+	if json.Unmarshal([]byte(machine.Annotations[api.NodeBackupAnnotation]), b) != nil || b.UID == "" {
 		return nil // somebody else's: it is written anew
 	}
 	return b
@@ -112,7 +109,7 @@ func (r *Reconciler) backUp(ctx context.Context, f facts) error {
 	if err != nil {
 		return fmt.Errorf("back up Node %s: %w", f.node.Name, err)
 	}
-	return r.Client.Patch(ctx, f.machine, api.SetAnnotation(f.machine, BackupAnnotation, string(data)))
+	return r.Client.Patch(ctx, f.machine, api.SetAnnotation(f.machine, api.NodeBackupAnnotation, string(data)))
 }
 
 // recreate makes the Node anew, if the host has not changed since it was found held off.

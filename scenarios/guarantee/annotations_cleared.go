@@ -75,7 +75,7 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 
 func (c *annotations) concerned(e *history.Event) bool {
 	_, reboot := invariant.RebootRequest(e)
-	return reboot || e.Key == invariant.ExternalAnnotation || e.Key == invariant.PoweredOffAnnotation
+	return reboot || e.Key == invariant.ExternalAnnotation || e.Key == invariant.PoweredOffAnnotation || e.Key == invariant.NodeBackupAnnotation
 }
 
 // answered reports whether those who answer a mark, or another annotation, are parts of the story.

@@ -14,6 +14,7 @@ const (
 	RemediationAnnotation = RebootAnnotation + "/machine-remediation"
 	ExternalAnnotation    = "host.metal3.io/external-remediation"
 	PoweredOffAnnotation  = "remediation.metal3.io/powered-off-for-remediation"
+	NodeBackupAnnotation  = "remediation.metal3.io/node-backup"
 	PausedAnnotation      = "cluster.x-k8s.io/paused"
 	// SkipDrainAnnotation is how a user keeps a Machine from being drained.
 	SkipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"

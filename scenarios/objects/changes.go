@@ -383,7 +383,7 @@ func mattersOnHost(key string) bool {
 
 func mattersOnMachine(key string) bool {
 	switch key {
-	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation,
+	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, api.NodeBackupAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation,
 		clusterv1.ExcludeNodeDrainingAnnotation:
 		return true
 	}
