@@ -40,7 +40,7 @@ func newChecks(first *scenarios.HealthCheck) *checks {
 // note keeps what a check or a Machine has become, and emits what checks say that they didn't
 // before: what they ask for, and which Machines they leave out.
 func (c *checks) note(before, after metav1.Object, emit func(history.Event)) {
-	if c == nil || !c.concerned(before, after) {
+	if c == nil {
 		return
 	}
 	c.mutex.Lock()
@@ -64,6 +64,9 @@ func (c *checks) note(before, after metav1.Object, emit func(history.Event)) {
 			delete(c.said, is.Name)
 			emit(history.Event{Kind: history.CheckChanged, Object: "MachineHealthCheck/" + is.Name, UID: string(is.UID)})
 		}
+	}
+	if !c.concerned(before, after) {
+		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.all)) {
 		check := c.all[name]

@@ -57,6 +57,7 @@ func TestChecks(t *testing.T) {
 		"left out and gone":       {[]change{{nil, first()}, {nil, machine("a", func(m *clusterv1.Machine) { m.Labels = nil })}, {machine("a", nil), nil}}, []string{`check-changed MachineHealthCheck/fencelab a "leavesOut":["a"]`, `check-changed MachineHealthCheck/fencelab a {"unhealthy":`}},
 		"a condition not minded":  {[]change{{nil, first()}, {nil, machine("a", broken)}}, nil},
 		"minded from now on":      {[]change{{nil, first()}, {nil, machine("a", broken)}, {first(), edited(minds)}}, []string{`check-changed MachineHealthCheck/fencelab  "ofMachine":true`, `machine-condition Machine/a Broken True`}},
+		"minded since it is so":   {[]change{{nil, first()}, {nil, machine("a", nil)}, {machine("a", nil), machine("a", broken)}, {first(), edited(minds)}}, []string{`check-changed MachineHealthCheck/fencelab  "ofMachine":true`, `machine-condition Machine/a Broken True`}},
 		"a condition that passes": {[]change{{nil, edited(minds)}, {nil, machine("a", broken)}, {machine("a", broken), machine("a", nil)}}, []string{`check-changed MachineHealthCheck/fencelab  "ofMachine":true`, `machine-condition Machine/a Broken True`, `machine-condition Machine/a Broken `}},
 	} {
 		t.Run(name, func(t *testing.T) {
