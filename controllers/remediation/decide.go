@@ -48,8 +48,9 @@ type State struct {
 	OwnTaint  bool `json:"ownTaint"`
 	Emptied   bool `json:"emptied"`
 	NodeReady bool `json:"nodeReady"`
-	// Backed: the Machine keeps what this Node was, or the one that is gone. Remade: this
-	// controller has made the Node. Emptied is then about its name. Only Recreate asks.
+	// Backed: the Machine keeps what this Node was, or the one that is gone, or, once no
+	// remediation is wanted, whichever. Remade: this controller has made the Node. Emptied is then
+	// about its name. Only Recreate asks.
 	Backed bool `json:"backed"`
 	Remade bool `json:"remade"`
 	// Fenced: a StorageFence is to keep the host out. FenceHolds: it does. FenceEnding: it is to

@@ -78,7 +78,8 @@ func Recreate(s State) Action {
 func (s *State) recreated(ctx context.Context, live client.Reader, f facts) (err error) {
 	b := backupOf(f.machine)
 	s.NodeReady = f.node != nil && api.Ready(f.node)
-	s.Backed = b != nil && (f.node == nil || b.UID == f.node.UID)
+	over := !s.NeedsRemediation && !s.RebootAnnotation
+	s.Backed = b != nil && (f.node == nil || b.UID == f.node.UID || over)
 	s.Remade = b != nil && f.node != nil && b.UID != f.node.UID && f.node.Status.NodeInfo.BootID == ""
 	if s.Backed || s.Remade {
 		s.Emptied, err = unbound(ctx, live, f.machine.Status.NodeRef.Name, s.Remade)
