@@ -334,14 +334,12 @@ func (h *HealthCheck) ActsOn(machines int) (least, most int) {
 	return 0, n
 }
 
-// Share reports whether MaxUnhealthy depends on how many Machines there are: it is a percentage,
-// or nothing limits it.
-func (h *HealthCheck) Share() bool {
-	if NumberRange.MatchString(h.UnhealthyRange) {
-		return false
-	}
+// Limits returns ActsOn for any number of Machines. With share the most is in percent of them,
+// which MaxUnhealthy says, or nothing limits it.
+func (h *HealthCheck) Limits() (least, most int, share bool) {
+	least, most = h.ActsOn(100) // a share of one hundred Machines is its percentage
 	_, err := strconv.Atoi(h.MaxUnhealthy)
-	return err != nil
+	return least, most, err != nil && !NumberRange.MatchString(h.UnhealthyRange)
 }
 
 // HostTimings are how long simulated hosts take.

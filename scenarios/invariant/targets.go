@@ -315,7 +315,7 @@ func (t *Targets) change(e *history.Event) {
 	} else if is == nil {
 		t.checks = slices.Delete(t.checks, i, i+1)
 	} else {
-		t.checks[i] = namedCheck{e.Object, checkOf(is), is.LeavesOut, is.Paused, false}
+		t.checks[i] = namedCheck{object: e.Object, HealthCheck: checkOf(is), leavesOut: is.LeavesOut, paused: is.Paused}
 	}
 	t.together()
 	for i := range t.hosts.Hosts {
@@ -345,16 +345,17 @@ func checkOf(is *history.Check) HealthCheck {
 }
 
 // leavesOut reports whether no health check that is in force selects the Machine of a host.
-func (t *Targets) leavesOut(host string, h *Target) bool {
-	in, out := 0, 0
+func (t *Targets) leavesOut(host string, h *Target) (out bool) {
 	for i := range t.checks {
-		if c := &t.checks[i]; !c.paused && slices.Contains(c.leavesOut, cmp.Or(h.machine, host)) {
-			out++
-		} else if !c.paused {
-			in++
+		switch c := &t.checks[i]; {
+		case c.paused:
+		case !slices.Contains(c.leavesOut, cmp.Or(h.machine, host)):
+			return false
+		default:
+			out = true
 		}
 	}
-	return in == 0 && out > 0
+	return out
 }
 
 // together makes one of all checks that are in force: a Machine may be marked, and has to be, when

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,13 +83,13 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	if before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 		send(history.NodeDeleting, "")
 	}
-	if before == nil || !mapsEqual(before.Labels, after.Labels) {
+	if before == nil || !maps.Equal(before.Labels, after.Labels) {
 		send(history.NodeLabels, labels(after.Labels))
 	}
 	if is := taints(after); is != taints(before) {
 		send(history.NodeTaints, is)
 	}
-	if before == nil || !mapsEqual(before.Annotations, after.Annotations) {
+	if before == nil || !maps.Equal(before.Annotations, after.Annotations) {
 		if is := notes(after); is != notes(before) {
 			send(history.NodeAnnotations, is)
 		}
@@ -199,23 +200,29 @@ const fencedStamp = "poison-pill.fencelab.dev/fenced"
 // seconds.
 func Date(e *history.Event, node metav1.Object, now time.Time) {
 	if e.Kind == history.MachineCondition {
-		since, err := time.Parse(time.RFC3339, e.Note)
-		if e.Note = ""; err == nil && now.Sub(since) > time.Second {
-			e.Note = now.Sub(since).Round(time.Millisecond).String()
-		}
+		since, _ := time.Parse(time.RFC3339, e.Note) // zero without one
+		e.Note = age(since, now)
 		return
 	}
 	n, ok := node.(*corev1.Node)
 	if !ok || e.Kind != history.NodeNotReady && e.Kind != history.NodeCondition {
 		return
 	}
-	kind, age := corev1.NodeReady, &e.Value
+	kind, into := corev1.NodeReady, &e.Value
 	if e.Kind == history.NodeCondition {
-		kind, age = corev1.NodeConditionType(e.Key), &e.Note
+		kind, into = corev1.NodeConditionType(e.Key), &e.Note
 	}
-	if c := nodeCondition(n, kind); c != nil && !c.LastTransitionTime.IsZero() && now.Sub(c.LastTransitionTime.Time) > time.Second {
-		*age = now.Sub(c.LastTransitionTime.Time).Round(time.Millisecond).String()
+	if c := nodeCondition(n, kind); c != nil {
+		*into = age(c.LastTransitionTime.Time, now)
 	}
+}
+
+// age is how long something has been so since a time, in words, empty if that is not known.
+func age(since, now time.Time) string {
+	if since.IsZero() || now.Sub(since) <= time.Second {
+		return ""
+	}
+	return now.Sub(since).Round(time.Millisecond).String()
 }
 
 func labels(set map[string]string) string {
@@ -349,7 +356,7 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	if booted := microTime(is.LastPoweredOn); booted != microTime(was.LastPoweredOn) {
 		send(history.LastPoweredOn, booted)
 	}
-	if !mapsEqual(was.HeldOffFor, is.HeldOffFor) {
+	if !maps.Equal(was.HeldOffFor, is.HeldOffFor) {
 		send(history.HeldOffFor, labels(is.HeldOffFor))
 	}
 	if failing := powerError(after); failing != powerError(before) {
@@ -481,7 +488,7 @@ func hostOf(m *clusterv1.Machine) string {
 
 // annotations emits the changes among the annotations that matter, by key.
 func annotations(was, is map[string]string, matters func(string) bool, event history.Event, emit func(history.Event)) {
-	if mapsEqual(was, is) {
+	if maps.Equal(was, is) {
 		return
 	}
 	var keys []string
@@ -511,18 +518,6 @@ func annotations(was, is map[string]string, matters func(string) bool, event his
 		}
 		emit(e)
 	}
-}
-
-func mapsEqual(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for key, value := range a { // order does not matter: all have to agree
-		if other, ok := b[key]; !ok || other != value {
-			return false
-		}
-	}
-	return true
 }
 
 // Delivery names what it is to learn of a change, by the first of the events that stand for it:

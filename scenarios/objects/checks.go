@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -93,8 +94,8 @@ func (c *checks) conditions(emit func(history.Event)) {
 	for _, name := range slices.Sorted(maps.Keys(c.machines)) {
 		for _, kind := range c.minded {
 			m, is, at := c.machines[name], "", ""
-			if i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind }); i >= 0 {
-				is, at = string(m.Status.Conditions[i].Status), m.Status.Conditions[i].LastTransitionTime.Format(time.RFC3339)
+			if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
+				is, at = string(c.Status), c.LastTransitionTime.Format(time.RFC3339)
 			}
 			if one := (state{name, kind}); is != c.states[one] {
 				c.states[one] = is
@@ -135,8 +136,7 @@ func said(check *clusterv1.MachineHealthCheck, machines map[string]*clusterv1.Ma
 	if most := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; most != nil {
 		limits.MaxUnhealthy = most.String()
 	}
-	is.Least, is.Most = limits.ActsOn(100) // a share of one hundred Machines is its percentage
-	is.Share = limits.Share()
+	is.Least, is.Most, is.Share = limits.Limits()
 	minds := func(ofMachine bool, kind, status string, seconds *int32) {
 		minded := history.Minded{OfMachine: ofMachine, Type: kind, Status: status}
 		if seconds != nil {

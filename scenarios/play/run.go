@@ -189,9 +189,7 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 			UnhealthyAfter: time.Duration(check.UnhealthyAfter),
 			Startup:        time.Duration(check.NodeStartupTimeout),
 		}
-		// A share of one hundred Machines is its percentage.
-		p.HealthCheck.MinUnhealthy, p.HealthCheck.MaxUnhealthy = check.ActsOn(100)
-		p.HealthCheck.Share = check.Share()
+		p.HealthCheck.MinUnhealthy, p.HealthCheck.MaxUnhealthy, p.HealthCheck.Share = check.Limits()
 	}
 	return p
 }
