@@ -26,7 +26,9 @@ type Agent interface {
 }
 
 // Answerer is an Agent that answers requests of its peers, also while a Step waits. From
-// is the Node of the host that asks.
+// is the Node of the host that asks. An answer may read what the last Step left, and write to the
+// API server. It changes nothing that a Step or another answer reads: searches rely on it, and end
+// with an error if they find otherwise.
 type Answerer interface {
 	Answer(ctx context.Context, from string, request []byte) (answer []byte, err error)
 }

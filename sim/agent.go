@@ -52,7 +52,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 func (r *resident) start() {
 	p := r.p
 	p.begin(&p.uplink, &p.flights)
-	p.up = true
+	p.up, p.actor.whole = true, p.uplink.limiter.Every > 0
 	within := func(patience time.Duration) client.Client {
 		g, store := gate{p, p.life, patience}, p.uplink.store
 		// Without a cache every read is one of the API server.
@@ -112,7 +112,7 @@ func (r *resident) stepAfter(pause time.Duration) {
 
 // retire ends the agent in order, once the step that it is in has ended.
 func (r *resident) retire() {
-	r.leaving = true
+	r.leaving, r.p.actor.whole = true, true
 	if len(r.p.flights.aloft) == 0 {
 		r.p.w.cancel(r.next)
 		r.p.unlessPaused(r.p.life, r.leave)
@@ -245,7 +245,7 @@ func (r *resident) send(c *call, node string, request []byte, answered func([]by
 	if c.deed.Answers != "" {
 		asker = steps.PlaceAgents // and then who has asked it, and so on
 	}
-	deed := steps.Deed{Verb: c.deed.Verb, On: steps.Object{Kind: "Host", Name: to.resident.host.name}, Answers: c.deed.Answers}
+	deed := steps.Deed{Verb: c.deed.Verb, On: steps.Object{Kind: "Host", Name: to.resident.host.name}, Answers: c.deed.Answers, Whole: to.actor.whole}
 	p.w.schedule(&p.actor, steps.ClassPeer, deed, apiLatency, func(t trouble) {
 		if t.fault != "" || !p.w.network.carries(p.uplink.at, to.uplink.at) {
 			return

@@ -158,6 +158,9 @@ type Backend struct {
 	Watch func(steps.Step) (scenarios.Deviation, bool)
 	// Took, if set before Start, is called with every step of the story when it is taken.
 	Took func(step steps.Name, at time.Duration)
+	// Wrote, if set before Start, is called with every write to the API server: the step that makes
+	// it, the zero Name outside of steps, and the kind.
+	Wrote func(by steps.Name, kind string)
 	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)
 	// Evidence, if set before Start, makes Stop return the artifacts for a report. A search leaves
@@ -229,6 +232,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	if b.fields, err = objects.FieldsOf(spec); err != nil {
 		return invariant.Timings{}, err
 	}
+	w.leasesWatched = len(b.fields.Of(b.sim.kinds.table[b.sim.kinds.lease])) > 0
 	for i := range spec.Topology.Hosts {
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
@@ -435,6 +439,7 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	}
 	if c.Setup != nil {
 		b.w.managed = append(b.w.managed, p)
+		b.w.leasesWatched = true // maybe: it says only later what it watches
 	}
 	b.processes = append(b.processes, p)
 	return p, nil
@@ -481,12 +486,16 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 	}
 	s := &stream{p: p, kind: kind, table: b.sim.kinds.table[kind], actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place}}
 	c.kinds, c.streams = append(c.kinds, kind), append(c.streams, s)
+	b.w.leasesWatched = b.w.leasesWatched || kind == b.sim.kinds.lease
 	return s, nil
 }
 
 // committed handles every change in the API: it emits events and notifies the caches that watch
 // the kind.
 func (b *Backend) committed(c kube.Change) {
+	if b.Wrote != nil {
+		b.Wrote(b.w.taking, c.Kind.Kind)
+	}
 	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields.Of(kind)) > 0 {
 		b.changed(kind, c)
 	}

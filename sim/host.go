@@ -43,7 +43,7 @@ const byScenario = string(history.Engine)
 
 // deed returns a deed on the host.
 func (h *host) deed(verb string) steps.Deed {
-	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Host", Name: h.name}}
+	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Host", Name: h.name}, Node: h.kubelet.node}
 }
 
 // stopFeeding stops the feeding of the watchdog. An agent that feeds it ends until the next boot.

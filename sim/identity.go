@@ -87,15 +87,20 @@ func (p *process) identify(to objectsIn) {
 		e := p.queue.entries[k]
 		fmt.Fprintf(to, "request %s %t %t %t %d %d %d\n", k, e.queued, e.timer != nil, e.locked, e.priority, e.failures, slices.Index(p.queue.ready, e))
 	}
+	var flights []string // they go on side by side, whichever began first
 	for _, f := range p.flights.aloft {
-		fmt.Fprint(to, "flight")
+		text := "flight"
 		if f.entry != nil {
-			fmt.Fprintf(to, " of %s", f.entry.request)
+			text += fmt.Sprintf(" of %s", f.entry.request)
 		}
 		for _, c := range f.sent {
-			fmt.Fprintf(to, " has sent %v", c.deed)
+			text += fmt.Sprintf(" has sent %v", c.deed)
 		}
-		fmt.Fprintln(to)
+		flights = append(flights, text)
+	}
+	slices.Sort(flights)
+	for _, text := range flights {
+		fmt.Fprintln(to, text)
 	}
 }
 

@@ -112,7 +112,7 @@ func (k *kubelet) do(class steps.Class, d steps.Deed, delay time.Duration, f fun
 
 // deed returns a deed on the kubelet's Node.
 func (k *kubelet) deed(verb string) steps.Deed {
-	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Node", Name: k.node}}
+	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Node", Name: k.node}, Watched: k.w.leasesWatched}
 }
 
 // start starts the kubelet process, in a new boot or again in the same one.
@@ -227,7 +227,7 @@ func (k *kubelet) renew(t trouble) {
 		k.unsure = true
 	}
 	if k.renewal == renewal { // else its own write to the Node has called off the renewal ahead
-		k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), next, k.renew)
+		k.renewal = k.do(steps.ClassKubelet, k.deed(steps.Renews), next, k.renew)
 	}
 }
 
@@ -246,7 +246,7 @@ func (k *kubelet) rouse() {
 	k.renewLease(last)
 	if k.alive {
 		k.w.cancel(k.renewal)
-		k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), last+k.lease-k.w.now, k.renew)
+		k.renewal = k.do(steps.ClassKubelet, k.deed(steps.Renews), last+k.lease-k.w.now, k.renew)
 	}
 }
 

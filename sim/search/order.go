@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/steps"
@@ -23,6 +24,11 @@ type told struct {
 	// many were taken before it was scheduled.
 	taken, since int
 	at           time.Duration
+	// idle says that it was idle: see steps.Step.Idle.
+	idle bool
+	// before and by are how many operations had been applied before it was taken, and at most by
+	// then.
+	before, by int
 	// cause is the index of the step that led to it, or -1.
 	cause int
 	// words say what it does.
@@ -84,11 +90,29 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, decided .
 	}
 	backend.Took = func(step steps.Name, at time.Duration) {
 		if i, ok := index[step]; ok {
+			_, story[i].idle = story[i].Idle()
 			story[i].taken, story[i].at = taken, at
 			taken++
 		}
 	}
+	backend.Wrote = func(by steps.Name, kind string) {
+		if i, ok := index[by]; ok && kind == "Node" {
+			story[i].idle = false
+		}
+	}
 	outcome, err := play.Run(ctx, plan, backend, nil)
+	if outcome != nil {
+		var applied []time.Duration
+		for _, e := range outcome.History.Events() {
+			if e.Kind == history.OpApplied {
+				applied = append(applied, e.At)
+			}
+		}
+		for i := range story {
+			story[i].before, _ = slices.BinarySearch(applied, story[i].at)
+			story[i].by, _ = slices.BinarySearch(applied, story[i].at+1)
+		}
+	}
 	return story, outcome, err
 }
 

@@ -48,10 +48,10 @@ type arrangement struct {
 	index map[string]int
 	// taken are the indices of the steps that were taken, in that order.
 	taken []int
-	// prints identifies the footprints of the steps, and depend says which of them depend on each
-	// other.
-	prints []int
-	depend [][]bool
+	// prints identifies the footprints of the steps, idle those of the steps that were idle (else
+	// the same), and depend says which of them depend on each other.
+	prints, idle []int
+	depend       [][]bool
 	// ends says which steps are the first or the last of their kind that were taken.
 	ends []bool
 	// decides says which steps bring the last answer before a controller decides on an effect.
@@ -63,19 +63,27 @@ type arrangement struct {
 func arrange(story []told, bound time.Duration) *arrangement {
 	a := &arrangement{
 		story: story, bound: bound, index: make(map[string]int, len(story)),
-		prints: make([]int, len(story)), ends: make([]bool, len(story)), decides: make([]bool, len(story)), descends: make([]bool, len(story)),
+		prints: make([]int, len(story)), idle: make([]int, len(story)), ends: make([]bool, len(story)), decides: make([]bool, len(story)), descends: make([]bool, len(story)),
 	}
 	known, first, last := make(map[string]int), make(map[kind]int), make(map[kind]int)
-	var likes []steps.Step
-	for i := range story {
-		a.index[story[i].Name()] = i
-		print := fmt.Sprint(story[i].Footprint())
+	var likes []steps.Footprint
+	number := func(f steps.Footprint) int {
+		print := fmt.Sprint(f)
 		n, ok := known[print]
 		if !ok {
 			n = len(likes)
-			known[print], likes = n, append(likes, story[i].Step)
+			known[print], likes = n, append(likes, f)
 		}
-		if a.prints[i] = n; story[i].taken >= 0 {
+		return n
+	}
+	for i := range story {
+		a.index[story[i].Name()] = i
+		a.prints[i] = number(story[i].Footprint())
+		if a.idle[i] = a.prints[i]; story[i].idle {
+			idle, _ := story[i].Idle()
+			a.idle[i] = number(idle)
+		}
+		if story[i].taken >= 0 {
 			a.taken = append(a.taken, i)
 		}
 	}
@@ -83,7 +91,7 @@ func arrange(story []told, bound time.Duration) *arrangement {
 	for _, like := range likes {
 		row := make([]bool, len(likes))
 		for j := range likes {
-			row[j] = !like.Independent(likes[j])
+			row[j] = like.Meets(likes[j])
 		}
 		a.depend = append(a.depend, row)
 	}
@@ -107,7 +115,9 @@ func (a *arrangement) of(i int) []scenarios.Deviation {
 	return slices.Concat(a.orders(i), a.faults(i), a.lengths(i), a.ages(i))
 }
 
-// orders returns the orders in which a step comes after another one that depends on it.
+// orders returns the orders in which a step comes after another one that depends on it. One that
+// is idle where it is may not be so behind an operation, or behind a step that changes what it
+// goes by.
 func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 	if !a.ends[i] {
 		return nil
@@ -119,6 +129,10 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 	}
 	clear(a.descends)
 	a.descends[i] = true
+	idle, goesBy := s.idle, steps.Footprint{}
+	if idle {
+		goesBy, _ = s.Idle()
+	}
 	others := make(map[kind]int) // the place in all of the last of each kind
 	for _, j := range a.taken[s.taken+1:] {
 		other := &a.story[j]
@@ -129,9 +143,15 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 			a.descends[j] = true
 			continue
 		}
-		if !a.depend[a.prints[i]][a.prints[j]] {
+		idle = idle && other.by == s.before
+		print := a.prints[i]
+		if idle {
+			print = a.idle[i]
+		}
+		if !a.depend[print][a.idle[j]] {
 			continue
 		}
+		idle = idle && !other.Footprint().Changes(goesBy)
 		d := scenarios.Deviation{Step: s.Name(), After: other.Name(), Delay: scenarios.Duration(most)}
 		k := other.kind()
 		switch at, seen := others[k]; {

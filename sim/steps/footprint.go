@@ -26,6 +26,12 @@ type Deed struct {
 	Request string
 	// Answers is the place of the agent on another host that it is done to answer, "" for none.
 	Answers string
+	// Node is the Node of a Host.
+	Node string
+	// Watched says that somebody watches Leases.
+	Watched bool
+	// Whole says that it touches all of the agents that take part: see Step.
+	Whole bool
 }
 
 // Footprint is what a step reads and writes when nothing goes wrong with it. A resource
@@ -36,7 +42,8 @@ type Deed struct {
 //	process/NAME    a controller process: its caches, its queue and its reconciles
 //	host/NAME       a host with its kubelet
 //	kubelet/NODE    what a kubelet knows of its Node and of its Pods
-//	agent/HOST      an agent, and the watchdog that it feeds
+//	agent/HOST      an agent; its parts are life, whether it runs, and step, all that its steps
+//	                know, with the watchdog that they feed
 //	power           which hosts are on
 //	bmc/NAME        a BMC with its rules
 //	storage         who has access to the volume
@@ -47,6 +54,9 @@ type Footprint struct{ Reads, Writes []string }
 
 // Lists is the verb of a delivery that brings a cache to the present state of a kind.
 const Lists = "list"
+
+// Renews is the verb of a kubelet's renewal of its Lease, in which it also sees to its Node.
+const Renews = "renew"
 
 // The places of actors.
 const (
@@ -61,12 +71,8 @@ const (
 
 // Footprint returns what the step reads and writes.
 func (s Step) Footprint() Footprint {
-	// The actor of a step goes on after it: a reconcile runs until its next call, with the caches
-	// and the queue of its process; a host runs its kubelet.
-	f := Footprint{Writes: []string{s.Place}}
-	if s.Answers != "" { // who has asked then goes on
-		f.Writes = append(f.Writes, s.Answers)
-	}
+	var f Footprint
+	f.actor(s)
 	switch s.Class {
 	case ClassAPI:
 		f.api(s)
@@ -92,6 +98,7 @@ func (s Step) Footprint() Footprint {
 		}
 	case ClassStart:
 		f.Reads = append(f.Reads, "api")
+		f.Writes = append(f.Writes, s.Place)
 	case ClassDeliver:
 		if s.Verb == Lists {
 			f.Reads = append(f.Reads, s.Object.path())
@@ -99,8 +106,12 @@ func (s Step) Footprint() Footprint {
 	case ClassLease:
 		f.write(s.Object)
 	case ClassPeer:
-		if s.Object.Name != "" {
-			f.Writes = append(f.Writes, PlaceAgent+s.Object.Name)
+		switch asked := PlaceAgent + s.Object.Name; {
+		case s.Object.Name == "":
+		case s.Whole:
+			f.Writes = append(f.Writes, asked)
+		default:
+			f.Reads = append(f.Reads, asked)
 		}
 	case ClassKubelet:
 		f.Reads = append(f.Reads, "api/Pod", "api/VolumeAttachment")
@@ -118,10 +129,38 @@ func (s Step) Footprint() Footprint {
 			break // its own agent feeds it
 		}
 		// BMCs watch the power of hosts; cables may be mixed up. What runs on a host ends with it.
-		f.Writes = append(f.Writes, PlaceHost+s.Object.Name, PlaceAgent+s.Object.Name, "kubelet", "power", "bmc")
+		f.Writes = append(f.Writes, PlaceHost+s.Object.Name, PlaceAgent+s.Object.Name, under("kubelet", s.Node), "power", "bmc")
 	}
 	return f
 }
+
+// actor adds the actor, which goes on after the step: a reconcile runs until its next call, with
+// the caches and the queue of its process; a host runs its kubelet. An agent goes on with what it
+// does. An answer of its own touches nothing of that (see controllers.Answerer), but ends with the
+// agent, counts among its effects, and lets whoever has asked go on.
+func (f *Footprint) actor(s Step) {
+	asker := s.Answers
+	if strings.HasPrefix(asker, PlaceAgent) {
+		asker += agentStep
+	}
+	switch agent := strings.HasPrefix(s.Place, PlaceAgent); {
+	case !agent || s.Whole:
+		f.Writes = append(f.Writes, s.Place)
+	case asker == "" || s.Effect:
+		f.Writes = append(f.Writes, s.Place+agentStep)
+	default:
+		f.Reads = append(f.Reads, s.Place+agentLife)
+	}
+	if asker != "" {
+		f.Writes = append(f.Writes, asker)
+	}
+}
+
+// The parts of an agent.
+const (
+	agentLife = "/life"
+	agentStep = "/step"
+)
 
 // hosts adds a change of the power of any host.
 func (f *Footprint) hosts() {
@@ -173,11 +212,39 @@ func under(all, name string) string {
 	return all + "/" + name
 }
 
+// Idle returns the footprint of a kubelet's renewal that finds its Node as it should be and leaves
+// it so, which depends on the Node and on the host alone. It returns false for any other step, and
+// where somebody watches Leases.
+func (s Step) Idle() (Footprint, bool) {
+	if s.Class != ClassKubelet || s.Verb != Renews || s.Watched {
+		return Footprint{}, false
+	}
+	return Footprint{Reads: []string{s.Object.path()}, Writes: []string{s.Place, Object{"Lease", s.Object.Name}.path()}}, true
+}
+
 // Independent reports whether the two steps can be taken in either order with the same resulting
 // state, if both are possible.
-func (s Step) Independent(of Step) bool {
-	a, b := s.Footprint(), of.Footprint()
-	return !overlap(a.Writes, b.Writes) && !overlap(a.Writes, b.Reads) && !overlap(a.Reads, b.Writes)
+func (s Step) Independent(of Step) bool { return !s.Footprint().Meets(of.Footprint()) }
+
+// IndependentIfIdle is Independent for steps that are idle where they can be.
+func (s Step) IndependentIfIdle(of Step) bool { return !s.least().Meets(of.least()) }
+
+func (s Step) least() Footprint {
+	if idle, can := s.Idle(); can {
+		return idle
+	}
+	return s.Footprint()
+}
+
+// Meets reports whether one of two steps with these footprints writes what the other reads or
+// writes.
+func (f Footprint) Meets(of Footprint) bool {
+	return overlap(f.Writes, of.Writes) || overlap(f.Writes, of.Reads) || overlap(f.Reads, of.Writes)
+}
+
+// Changes reports whether a step with this footprint changes what an idle one goes by.
+func (f Footprint) Changes(idle Footprint) bool {
+	return overlap(f.Writes, idle.Reads) || overlap(f.Writes, idle.Writes[:1])
 }
 
 func overlap(a, b []string) bool {

@@ -68,6 +68,13 @@ type Step struct {
 	By deliverer
 	// Answers is the place of the agent that the step is a part of an answer to, "" for none.
 	Answers string
+	// Node is the Node of the host that the step is about.
+	Node string
+	// Watched says that somebody watches Leases.
+	Watched bool
+	// Whole says that it touches all of the agents that take part: an answer shares a rate limit
+	// with the agent's steps, or the agent is about to end.
+	Whole bool
 	// Cause is the step that led to this one; the zero Name if none did.
 	Cause Name
 	// Alone says that its actor does one thing at a time. An actor that does several still does one
