@@ -177,7 +177,7 @@ func (c *copies) start(e *history.Event, boot string) {
 		if p.host == e.Host {
 			while = "another copy still ran there"
 		}
-		if kept := &c.hosts.Of(p.host).Kept; kept.Kind != "" && p.host != e.Host {
+		if kept := c.hosts.Of(p.host).Kept(); kept.Kind != "" && p.host != e.Host {
 			if c.Near(kept, e) {
 				c.Close(kept, e)
 			}

@@ -194,18 +194,18 @@ func (c *releases) unnode(h *releaseHost, e *history.Event) {
 	case c.roles.Agent(e.Actor) && h.named != "" && h.Boot != h.named:
 		c.afterTheFence(h, e)
 	case fencing && h.Boot != "" && (h.Complete || h.Boot == h.fenced):
-		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, h.Began(), e, "boot "+h.Boot+" of "+e.Host+" still ran")
 	case !fencing && len(h.processes) > 0:
 		p := &h.processes[0]
 		c.Accuse(invariant.Cause{Host: e.Host, Thing: p.object}, &p.event, e, p.object+" still ran there")
 	case !fencing && h.Complete && e.Actor == "":
 		c.Suspend(e, " by nobody knows whom while "+e.Host+" ran")
-	case fencing && c.Near(&h.Ended, e):
-		c.Close(&h.Ended, e)
+	case fencing && c.Near(h.Ended(), e):
+		c.Close(h.Ended(), e)
 	case !fencing && c.Near(&h.lastStop, e):
 		c.Close(&h.lastStop, e)
 	case fencing:
-		c.Kept(&h.Ended, e)
+		c.Kept(h.Ended(), e)
 	default:
 		c.Kept(&h.lastStop, e)
 	}
@@ -223,7 +223,7 @@ func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
 	case h.Boot != "" && h.back.Kind != "" && !c.Unaware(e, &h.back):
 		c.Breach(&h.back, e, invariant.Clause(e)+" by "+e.Actor+", though boot "+h.Boot+" had it Ready since "+invariant.Seconds(h.back.At))
 	default:
-		c.Allow(e, &h.Ended)
+		c.Allow(e, h.Ended())
 	}
 }
 
@@ -244,13 +244,13 @@ func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
 	case !h.Known():
 		c.Suspend(e, ", and nobody saw whether "+e.Host+" still ran")
 	case h.Boot != "":
-		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
-	case c.Near(&h.Ended, e): // it is ruled on, if in doubt
-		c.Allow(e, &h.Ended)
-		c.Close(&h.Ended, e)
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, h.Began(), e, "boot "+h.Boot+" of "+e.Host+" still ran")
+	case c.Near(h.Ended(), e): // it is ruled on, if in doubt
+		c.Allow(e, h.Ended())
+		c.Close(h.Ended(), e)
 	default:
-		c.Allow(e, &h.Ended)
-		c.Kept(&h.Ended, e)
+		c.Allow(e, h.Ended())
+		c.Kept(h.Ended(), e)
 	}
 }
 
@@ -267,11 +267,11 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 		return
 	}
 	if h.KeptOut() {
-		if c.Near(&h.Kept, e) {
-			c.Close(&h.Kept, e)
+		if c.Near(h.Kept(), e) {
+			c.Close(h.Kept(), e)
 		}
 		if fencing {
-			c.Kept(&h.Kept, e)
+			c.Kept(h.Kept(), e)
 		}
 		return
 	}
@@ -291,7 +291,7 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 		}
 	}
 	// When the process of another Pod stopped is beside the point.
-	end := &h.Ended
+	end := h.Ended()
 	h.stopped = slices.DeleteFunc(h.stopped, func(p process) bool {
 		if p.uid == "" || p.uid == e.UID {
 			end = &p.event

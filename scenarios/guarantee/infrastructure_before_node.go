@@ -92,11 +92,11 @@ func (c *departures) letGo(h *departing, e *history.Event) {
 	c.Judged++
 	switch {
 	case h.Boot != "" && (h.Complete || h.Boot == h.marked):
-		c.Accuse(invariant.Cause{Host: e.Host}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
-	case c.Near(&h.Ended, e):
-		c.Close(&h.Ended, e)
+		c.Accuse(invariant.Cause{Host: e.Host}, h.Began(), e, "boot "+h.Boot+" of "+e.Host+" still ran")
+	case c.Near(h.Ended(), e):
+		c.Close(h.Ended(), e)
 	default:
-		c.Kept(&h.Ended, e)
+		c.Kept(h.Ended(), e)
 	}
 }
 

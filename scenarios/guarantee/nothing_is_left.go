@@ -71,7 +71,7 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated:
 		h.node, h.left, h.cordon, h.ready = *e, history.Event{}, history.Event{}, false
-		h.strange = h.taken.Kind != "" && (h.Began.Seq > h.taken.Seq || h.unaware)
+		h.strange = h.taken.Kind != "" && (h.Began().Seq > h.taken.Seq || h.unaware)
 		h.drop(&h.stamps, "Node/", "")
 		if tested && h.ended.Kind != "" { // a kubelet registers whatever becomes of its Machine
 			c.Judged++
@@ -94,7 +94,7 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 		case e.Value == h.machine:
 			h.taken = history.Event{}
 		case h.taken.Kind == "":
-			h.taken, h.unaware = *e, h.Boot != "" && c.Unaware(e, &h.Began)
+			h.taken, h.unaware = *e, h.Boot != "" && c.Unaware(e, h.Began())
 		}
 	case history.FenceRequested:
 		if h.fence = (history.Event{}); tested {
@@ -224,8 +224,8 @@ func (h *leavings) leavesOfFencing(name string) invariant.Lack {
 		return invariant.Lack{Sentence: "nobody saw whether boot " + h.fence.Value + " of " + name + " is over, of which there is a NodeFence", Since: &h.fence, Blind: true}
 	case h.fence.Kind != "" && over:
 		return invariant.Lack{Sentence: "there is still a NodeFence of boot " + h.fence.Value + " of " + name + ", which is over", Since: &h.fence}
-	case h.KeptOut() && !invariant.ByUser(&h.Kept) && !invariant.ByUser(&h.barred) && h.ready && !h.marked && h.machine != "" && len(h.holds) == 0:
-		return invariant.Lack{Sentence: "the storage still keeps " + name + " out, since " + invariant.Seconds(h.Kept.At), Since: &h.Kept}
+	case h.KeptOut() && !invariant.ByUser(h.Kept()) && !invariant.ByUser(&h.barred) && h.ready && !h.marked && h.machine != "" && len(h.holds) == 0:
+		return invariant.Lack{Sentence: "the storage still keeps " + name + " out, since " + invariant.Seconds(h.Kept().At), Since: h.Kept()}
 	case h.cordon.Kind != "" && !h.usersCordon && !h.deleting && h.machine != "" && h.fence.Kind == "":
 		return invariant.Lack{Sentence: "the Node of " + name + " is still cordoned, by " + h.cordon.Actor + " at " + invariant.Seconds(h.cordon.At), Since: &h.cordon}
 	}

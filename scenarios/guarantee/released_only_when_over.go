@@ -71,7 +71,7 @@ func (c *waivers) judge(h *yielded, e *history.Event) {
 		}
 	case history.NodeInService:
 		if c.roles.Tested(e.Actor) {
-			c.Allow(e, &h.Began)
+			c.Allow(e, h.Began())
 		}
 	}
 }
@@ -83,19 +83,19 @@ func (c *waivers) waive(h *yielded, e *history.Event, forbidden bool, thing, doe
 	case !h.Known():
 		c.Suspend(e, ", and nobody saw whether "+e.Host+" still ran")
 	case forbidden:
-		standing := &h.Began
+		standing := h.Began()
 		if thing != "" {
 			standing = &h.mounted
 		}
 		c.Accuse(invariant.Cause{Host: e.Host, Thing: thing}, standing, e, "boot "+h.Boot+" of "+e.Host+" "+does)
-	case c.Near(&h.Ended, e):
-		c.Close(&h.Ended, e)
-	case c.Near(&h.Kept, e):
-		c.Close(&h.Kept, e)
+	case c.Near(h.Ended(), e):
+		c.Close(h.Ended(), e)
+	case c.Near(h.Kept(), e):
+		c.Close(h.Kept(), e)
 	default:
-		because := &h.Ended
+		because := h.Ended()
 		if h.KeptOut() && h.Boot != "" {
-			because = &h.Kept
+			because = h.Kept()
 		}
 		c.Allow(e, because)
 		c.Kept(because, e)

@@ -72,16 +72,16 @@ func (c *safeTimes) judge(h *sentenced, e *history.Event) {
 		case !h.Known():
 			c.Suspend(e, ", and nobody saw whether "+e.Host+" had been reset")
 		case h.request.Kind == "":
-			c.Breach(&h.Began, e, invariant.Clause(e)+" by "+e.Actor+", and no fencing of it was requested")
+			c.Breach(h.Began(), e, invariant.Clause(e)+" by "+e.Actor+", and no fencing of it was requested")
 		case h.Boot != "" && h.Boot == h.request.Value:
 			c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.request, e, "boot "+h.Boot+" of "+e.Host+" still ran")
-		case c.Near(&h.Ended, e):
-			c.Close(&h.Ended, e)
+		case c.Near(h.Ended(), e):
+			c.Close(h.Ended(), e)
 		case e.Kind != history.FenceEnded && e.UID == h.node && h.open.Kind != "" && !(h.open.Kind == history.NodeUncordoned && c.Unaware(e, &h.open)):
 			c.Breach(&h.open, e, invariant.Clause(e)+" by "+e.Actor+", and it could be given work since "+invariant.Seconds(h.open.At))
 		default:
-			c.Allow(e, &h.Ended)
-			c.Kept(&h.Ended, e)
+			c.Allow(e, h.Ended())
+			c.Kept(h.Ended(), e)
 		}
 	}
 }

@@ -287,7 +287,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.wentOff, h.perhaps = h.IsOff(), !h.Known()
 			h.about = ""
-			if h.Known() && h.Complete && h.ready.Kind != "" && h.ready.At > h.Began.At && !h.shared {
+			if h.Known() && h.Complete && h.ready.Kind != "" && h.ready.At > h.Began().At && !h.shared {
 				h.about = h.Boot
 			}
 			h.answered = h.fenced() || h.wentOff || h.perhaps

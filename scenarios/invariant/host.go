@@ -55,7 +55,7 @@ func Hard(value string) bool {
 
 // KeptOut reports whether the storage keeps the host out, so that nothing there can write to the
 // volume, whatever runs.
-func (b *Body) KeptOut() bool { return b.Kept.Kind != "" }
+func (b *Body) KeptOut() bool { return b.kept != nil }
 
 // Takes reports whether an event takes something from a Machine, or from the host that it has.
 func Takes(e *history.Event) bool {
@@ -131,14 +131,32 @@ type Body struct {
 	// has started.
 	Boot     string
 	Complete bool
-	// Began and Ended are the events that began the boot that runs and ended
-	// the one before it.
-	Began, Ended history.Event
+	// began and ended are the events that began the boot that runs and ended the one before it.
+	began, ended *history.Event
 	last         string
 	// Gap says that the observer has fallen silent before.
 	Gap bool
-	// Kept is since when the storage keeps the host out, zero if it doesn't.
-	Kept history.Event
+	// kept is since when the storage keeps the host out, nil if it doesn't.
+	kept *history.Event
+}
+
+// Began returns the event that began the boot that runs, zero if none did.
+func (b *Body) Began() *history.Event { return orNone(b.began) }
+
+// Ended returns the event that ended the boot before, zero if none did.
+func (b *Body) Ended() *history.Event { return orNone(b.ended) }
+
+// Kept returns the event since which the storage keeps the host out, zero if it doesn't.
+func (b *Body) Kept() *history.Event { return orNone(b.kept) }
+
+// none stands for an event that did not happen.
+var none history.Event
+
+func orNone(e *history.Event) *history.Event {
+	if e == nil {
+		return &none
+	}
+	return e
 }
 
 // Known reports whether the state of the host is a fact.
@@ -172,9 +190,9 @@ func (b *Body) Observe(e *history.Event) (gone bool) {
 		b.Complete = b.Complete || e.Boot == b.Boot
 		return gone
 	case history.VolumeFenced:
-		b.Kept = *e
+		b.kept = e
 	case history.VolumeUnfenced:
-		b.Kept = history.Event{}
+		b.kept = nil
 	case history.EvidenceLost:
 		b.Blind, b.Seen, b.Gap = true, false, true
 	case history.EvidenceRegained:
@@ -193,13 +211,13 @@ func (b *Body) begin(e *history.Event) (gone bool) {
 		return false
 	}
 	b.end(e)
-	b.Boot, b.Began, b.On = e.Boot, *e, true
+	b.Boot, b.began, b.On = e.Boot, e, true
 	return true
 }
 
 func (b *Body) end(e *history.Event) {
 	if b.Boot != "" || !b.Seen {
-		b.Ended = *e
+		b.ended = e
 	}
 	if b.Boot != "" {
 		b.last = b.Boot

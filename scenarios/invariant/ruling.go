@@ -68,7 +68,8 @@ func (r *Ruling) Within(limit time.Duration, first, second *history.Event) {
 
 func (r *Ruling) nearest(c Closest) {
 	if r.closest == nil || c.Margin < r.closest.Margin {
-		r.closest = &c
+		closer := c // in the heap only here
+		r.closest = &closer
 	}
 }
 

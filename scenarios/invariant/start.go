@@ -12,16 +12,16 @@ import (
 type Start struct {
 	// recorded is the boot that was recorded since the last power-on, and answered
 	// the last request that was recorded or answered.
-	recorded, answered history.Event
+	recorded, answered *history.Event
 	// unseen is a recorded boot that began without a report of the API: the controller that
 	// recorded it commands it again when it is over.
-	unseen history.Event
+	unseen *history.Event
 	// command is the last command from a process under test that powers the host on, since the
 	// last power-on, and begun holds what was recorded when the BMC received it.
-	command history.Event
-	begun   struct{ recorded, answered history.Event }
+	command *history.Event
+	begun   struct{ recorded, answered *history.Event }
 	// before are the earlier commands, which a fault of the BMC may still hold back.
-	before []history.Event
+	before []*history.Event
 }
 
 // Observe takes in an event of this host.
@@ -29,32 +29,33 @@ func (s *Start) Observe(e *history.Event, roles *Roles) {
 	switch e.Kind {
 	case history.LastPoweredOn:
 		if e.Value != "" {
-			s.recorded, s.unseen = *e, history.Event{}
+			s.recorded, s.unseen = e, nil
 		}
 	case history.PowerReported:
 		if e.Value == "true" {
-			s.unseen = history.Event{}
+			s.unseen = nil
 		}
 	case history.PendingRebootSince, history.HeldOffFor:
 		if e.Value != "" {
-			s.answered = *e
+			s.answered = e
 		}
 	case history.BMCCommand:
 		if PowersOn(e) && !roles.Blameless(e) {
-			if s.command.Kind != "" {
+			if s.command != nil {
 				s.before = append(s.before, s.command)
 			}
-			s.command, s.begun.recorded, s.begun.answered = *e, s.recorded, s.answered
+			s.command, s.begun.recorded, s.begun.answered = e, s.recorded, s.answered
 			if e.Key == history.Late {
-				s.command.Seq = 0 // it was sent before anything that matters now
+				earlier := *e
+				earlier.Seq, s.command = 0, &earlier // it was sent before anything that matters now
 			}
 		}
 	case history.PowerOn:
-		if s.recorded.Kind != "" {
+		if s.recorded != nil {
 			s.unseen = s.recorded
 		}
 		// The command has had its effect: another power-on has another cause.
-		s.recorded, s.begun.recorded, s.command = history.Event{}, history.Event{}, history.Event{}
+		s.recorded, s.begun.recorded, s.command = nil, nil, nil
 	}
 }
 
@@ -79,22 +80,22 @@ func AsksGuest(e *history.Event) bool {
 // does not know yet, and the command was decided before anybody could know: the record
 // alone excuses nothing, for whoever has written it can look again.
 func (s *Start) UnderWay(e, forbidden *history.Event, h *Hindrances) bool {
-	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
+	if s.command != nil && s.command.Seq < forbidden.Seq {
 		return true
 	}
-	if slices.ContainsFunc(s.before, func(c history.Event) bool { return c.Seq < forbidden.Seq && h.HeldBack(&c, e) }) {
+	if slices.ContainsFunc(s.before, func(c *history.Event) bool { return c.Seq < forbidden.Seq && h.HeldBack(c, e) }) {
 		return true
 	}
 	sent := e
-	if s.command.Kind != "" {
-		sent = &s.command
+	if s.command != nil {
+		sent = s.command
 	}
 	before := func(recorded, answered *history.Event) bool {
-		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq
+		return recorded != nil && recorded.Seq < forbidden.Seq && orNone(answered).Seq < forbidden.Seq
 	}
 	unaware := func(recorded, answered *history.Event) bool {
 		return before(recorded, answered) && h.Unaware(sent, forbidden)
 	}
 	// The record was made long ago when the boot is commanded again, so a look is due just before.
-	return before(&s.unseen, &s.answered) && h.OnItsWay(sent, forbidden) || unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
+	return before(s.unseen, s.answered) && h.OnItsWay(sent, forbidden) || unaware(s.recorded, s.answered) || unaware(s.begun.recorded, s.begun.answered)
 }
