@@ -213,13 +213,13 @@ func under(all, name string) string {
 }
 
 // Idle returns the footprint of a kubelet's renewal that finds its Node as it should be and leaves
-// it so, which depends on the Node and on the host alone. It returns false for any other step, and
-// where somebody watches Leases.
+// it so. Whether it does depends on all that the footprint reads, and on nothing else. Idle returns
+// false for any other step, and where somebody watches Leases.
 func (s Step) Idle() (Footprint, bool) {
 	if s.Class != ClassKubelet || s.Verb != Renews || s.Watched {
 		return Footprint{}, false
 	}
-	return Footprint{Reads: []string{s.Object.path()}, Writes: []string{s.Place, Object{"Lease", s.Object.Name}.path()}}, true
+	return Footprint{Reads: []string{s.Object.path(), s.Place}, Writes: []string{s.Place, Object{"Lease", s.Object.Name}.path()}}, true
 }
 
 // Independent reports whether the two steps can be taken in either order with the same resulting
@@ -242,10 +242,8 @@ func (f Footprint) Meets(of Footprint) bool {
 	return overlap(f.Writes, of.Writes) || overlap(f.Writes, of.Reads) || overlap(f.Reads, of.Writes)
 }
 
-// Changes reports whether a step with this footprint changes what an idle one goes by.
-func (f Footprint) Changes(idle Footprint) bool {
-	return overlap(f.Writes, idle.Reads) || overlap(f.Writes, idle.Writes[:1])
-}
+// Changes reports whether a step with this footprint writes what another one reads.
+func (f Footprint) Changes(other Footprint) bool { return overlap(f.Writes, other.Reads) }
 
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(x string) bool {
