@@ -68,7 +68,7 @@ func (s *schedule) step(actor, does string, effect bool) (scenarios.Deviation, b
 		return scenarios.Deviation{}, false
 	}
 	// In the lab every step passes a gate, and a delivery is the only one that isn't sent.
-	e := history.Event{Kind: history.Deviated, Actor: actor, Value: d.String(), Hinders: d.Hinders(scenarios.ControllerEnd(actor), 0, !deed.IsDelivery())}
+	e := history.Event{Kind: history.Deviated, Actor: actor, Value: d.String(), Hinders: d.Hinders(scenarios.ControllerEnd(actor), 0, scenarios.Manner{Sent: !deed.IsDelivery()})}
 	switch lasts := time.Duration(d.Delay).String(); {
 	case d.Fault.HasExtent():
 		e.Note = lasts

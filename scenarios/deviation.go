@@ -290,14 +290,27 @@ func (d Deviation) Brings(cause string) bool {
 // clientPatience is how long clients wait at least for an answer, before they try again.
 const clientPatience = 5 * time.Second
 
-// Hinders returns the hindrance of a party's step that deviates and had to come by later. A step
-// that is sent says something that had been decided before.
-func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
+// Manner is the part that a step has in the work of its process.
+type Manner struct {
+	// Sent says that the step says something that had been decided before.
+	Sent bool
+	// GivesUp says that a request fails by it, which is tried again after a while: a client has
+	// waited long enough.
+	GivesUp bool
+}
+
+// fails reports whether time is lost beyond a step that came late: a request has failed.
+func (m Manner) fails(late time.Duration) bool {
+	return m.Sent && late > clientPatience || m.GivesUp && late > 0
+}
+
+// Hinders returns the hindrance of a party's step that deviates and had to come by later.
+func (d Deviation) Hinders(party string, later time.Duration, m Manner) *history.Hindrance {
 	h := &history.Hindrance{Party: party, After: later}
 	row := d.Fault.row()
-	h.Fails = row != nil && row.fails || row == nil && sent && time.Duration(d.Delay) > clientPatience
+	h.Fails = row != nil && row.fails || row == nil && m.fails(time.Duration(d.Delay))
 	if !d.Fault.HasExtent() {
-		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
+		h.For, h.Decided = time.Duration(d.Delay), m.Sent && d.Delay > 0
 		return h
 	}
 	if h.Decided = row.holds; h.Decided {
@@ -308,15 +321,15 @@ func (d Deviation) Hinders(party string, later time.Duration, sent bool) *histor
 
 // Waits returns the hindrance of a party whose step waits for another one, and would have come by
 // later. It ends with an event that [Deviation.Came] describes.
-func (d Deviation) Waits(party string, later time.Duration, sent bool) *history.Hindrance {
-	return &history.Hindrance{Party: party, Name: history.WaitOf(d.Step), After: later, Decided: sent}
+func (d Deviation) Waits(party string, later time.Duration, m Manner) *history.Hindrance {
+	return &history.Hindrance{Party: party, Name: history.WaitOf(d.Step), After: later, Decided: m.Sent}
 }
 
 // Came returns the hindrance of a party whose step has come after it has waited for so long: what
 // is lost beyond the wait.
-func (d Deviation) Came(party string, after time.Duration, sent bool) *history.Hindrance {
-	h := Deviation{Fault: d.Fault}.Hinders(party, 0, sent)
-	h.Fails = h.Fails || sent && after > clientPatience
+func (d Deviation) Came(party string, after time.Duration, m Manner) *history.Hindrance {
+	h := Deviation{Fault: d.Fault}.Hinders(party, 0, m)
+	h.Fails = h.Fails || m.fails(after)
 	return h
 }
 

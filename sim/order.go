@@ -26,7 +26,7 @@ type wait struct {
 	party     string
 	// due is when the step would have come.
 	due         time.Duration
-	sent        bool
+	manner      scenarios.Manner
 	actor, does string
 }
 
@@ -95,7 +95,7 @@ func (w *world) park(s *step, of *wait) {
 	w.trace.Deviated(w.now, of.deviation.Waiting(), of.actor, of.does, "")
 	w.emit(history.Event{
 		Kind: history.Deviated, Actor: s.name.Actor, Value: of.deviation.Waiting(),
-		Note: time.Duration(of.deviation.Delay).String(), Hinders: of.deviation.Waits(of.party, of.due-w.now, of.sent),
+		Note: time.Duration(of.deviation.Delay).String(), Hinders: of.deviation.Waits(of.party, of.due-w.now, of.manner),
 	})
 }
 
@@ -149,7 +149,7 @@ func (w *world) unpark(s *step, landed bool) {
 	s.odd.wait = nil
 	d, after := of.deviation, max(0, w.now-of.due)
 	e := history.Event{
-		Kind: history.Deviated, Actor: s.name.Actor, Value: d.String(), Hinders: d.Came(of.party, after, of.sent), Frees: []string{history.WaitOf(d.Step)},
+		Kind: history.Deviated, Actor: s.name.Actor, Value: d.String(), Hinders: d.Came(of.party, after, of.manner), Frees: []string{history.WaitOf(d.Step)},
 	}
 	if !landed {
 		e.Value = d.Step + " no longer waits for " + d.After

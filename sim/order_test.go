@@ -155,17 +155,46 @@ func TestAWait(t *testing.T) {
 	const party = "controller/reboot"
 	d := scenarios.Deviation{Step: "reboot/api/1", After: "remediation/api/1", Delay: scenarios.Duration(time.Minute)}
 	h := invariant.NewHindrances(invariant.Params{})
-	h.Observe(&history.Event{At: time.Second, Kind: history.Deviated, Hinders: d.Waits(party, 0, true)})
+	h.Observe(&history.Event{At: time.Second, Kind: history.Deviated, Hinders: d.Waits(party, 0, scenarios.Manner{Sent: true})})
 	deed := history.Event{At: 10 * time.Second, Kind: history.BMCCommand, Actor: "reboot"}
 	if h.Belated(&deed) {
 		t.Error("a request that waits still excuses another one")
 	}
-	h.Observe(&history.Event{At: 11 * time.Second, Kind: history.Deviated, Hinders: d.Came(party, 10*time.Second, true), Frees: []string{history.WaitOf(d.Step)}})
+	h.Observe(&history.Event{At: 11 * time.Second, Kind: history.Deviated, Hinders: d.Came(party, 10*time.Second, scenarios.Manner{Sent: true}), Frees: []string{history.WaitOf(d.Step)}})
 	if deed.At = 11 * time.Second; !h.Belated(&deed) {
 		t.Error("a request that has waited isn't excused")
 	}
 	if lost := h.LostTo(0, 20*time.Second, 0, func(*invariant.Spell) bool { return true }); lost != 10*time.Second {
 		t.Errorf("%s are lost to a wait of 10s", lost)
+	}
+}
+
+// TestALateGivingUp: when a client gives up, a request has failed, so time is lost until it is
+// tried again, however late that was; a request that is late by little has not failed.
+func TestALateGivingUp(t *testing.T) {
+	const backoff, late = 20 * time.Second, time.Second
+	for class, want := range map[steps.Class]time.Duration{
+		steps.ClassTimeout: late + backoff + 5*time.Second, steps.ClassBMC: late, steps.ClassTimer: late,
+	} {
+		d := scenarios.Deviation{Step: "reboot/" + string(class) + "/1", Delay: scenarios.Duration(late)}
+		waits := d
+		waits.After = "remediation/api/1"
+		for name, events := range map[string][]history.Event{
+			"delayed": {{Hinders: d.Hinders("controller/reboot", 0, class.Manner())}},
+			"waited": {
+				{Hinders: waits.Waits("controller/reboot", 0, class.Manner())},
+				{At: late, Hinders: waits.Came("controller/reboot", late, class.Manner()), Frees: []string{history.WaitOf(d.Step)}},
+			},
+		} {
+			h := invariant.NewHindrances(invariant.Params{Timings: invariant.Timings{Backoff: backoff}})
+			for i := range events {
+				events[i].Kind, events[i].Seq = history.Deviated, i+1
+				h.Observe(&events[i])
+			}
+			if lost := h.Lost(0, time.Hour, invariant.Parties{First: "reboot"}); lost != want {
+				t.Errorf("%s, %s: %s are lost, want %s", class, name, lost, want)
+			}
+		}
 	}
 }
 

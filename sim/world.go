@@ -235,7 +235,7 @@ func (w *world) disturb(s *step, a *actor, d steps.Deed, delay time.Duration) {
 	}
 	s.odd = &oddity{deviates: true, trouble: trouble{fault: deviation.Fault}}
 	if deviation.After != "" {
-		wait := &wait{deviation: deviation, party: a.party(class), sent: class.Sends()}
+		wait := &wait{deviation: deviation, party: a.party(class), manner: class.Manner()}
 		if w.trace != nil {
 			wait.actor, wait.does = steps.Told(step)
 		}
@@ -252,7 +252,7 @@ func (w *world) disturb(s *step, a *actor, d steps.Deed, delay time.Duration) {
 	}
 	w.emit(history.Event{
 		Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts,
-		Hinders: deviation.Hinders(a.party(class), delay, class.Sends()),
+		Hinders: deviation.Hinders(a.party(class), delay, class.Manner()),
 	})
 	if w.trace != nil {
 		actor, does := steps.Told(step)

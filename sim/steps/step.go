@@ -199,6 +199,11 @@ func (c Class) Sends() bool {
 	return c == ClassAPI || c == ClassBMC || c == ClassStorage || c == ClassLate || c == ClassPeer
 }
 
+// Manner returns the part that steps of the class have in the work of their process.
+func (c Class) Manner() scenarios.Manner {
+	return scenarios.Manner{Sent: c.Sends(), GivesUp: c == ClassTimeout}
+}
+
 // Deed is the step as seen between its process and the rest of the world: the action, but not its
 // number. It returns false for a step within a process or within the world. It may be called for a
 // step only while that is being scheduled.
