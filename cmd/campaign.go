@@ -441,8 +441,11 @@ func (c *campaigner) show(ctx context.Context, f *shard.Finding) error {
 	}
 	t := jobs.Shrinking(f)
 	if !c.asFound {
+		progress := report.NewProgress(c.Talk, f.Story, 0)
+		s.Explaining = progress.Explaining
 		s.Replay(pool, again) // which the search remembers
 		err = s.Explain(ctx, pool, &t)
+		progress.Clear()
 	}
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return exit.Coded(exit.Internal, err)
