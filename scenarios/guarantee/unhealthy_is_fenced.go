@@ -67,6 +67,9 @@ type patient struct {
 	wentOff       bool   // the host was off at some time since the mark
 	perhaps       bool   // it may have been
 	held          bool
+	// pending says that a reboot is on record, and not yet the boot that answers it: the start for
+	// which the Node has its time is still to come.
+	pending bool
 	fencing       string // the boot that a NodeFence names
 	// about is the boot that the mark is about, if that is certain: the one that ran and that the
 	// Node reported then.
@@ -163,6 +166,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.hand(e)
 	case history.HostConsumer:
 		h.consumer = e.Value
+	case history.PendingRebootSince, history.LastPoweredOn:
+		h.pending = e.Kind == history.PendingRebootSince && e.Value != ""
+		h.await(e)
 	case history.NodeDeleting:
 		if e.UID == h.marked && !invariant.ByUser(e) { // what keeps it is another's
 			h.marked = ""
@@ -257,9 +263,9 @@ func (h *patient) hand(e *history.Event) {
 }
 
 // await notes that the time in which the Node has to return begins with e, unless it is there or
-// can't be expected: the host is off, or the Machine is being remediated.
+// can't be expected: the host is off or about to reboot, or the Machine is being remediated.
 func (h *patient) await(e *history.Event) {
-	if h.absent = (history.Event{}); h.node == "" && h.Boot != "" && !h.held && (h.mark.Kind == "" || h.dropped.Kind != "") {
+	if h.absent = (history.Event{}); h.node == "" && h.Boot != "" && !h.held && !h.pending && (h.mark.Kind == "" || h.dropped.Kind != "") {
 		h.absent = *e
 	}
 }
