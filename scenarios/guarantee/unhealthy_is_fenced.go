@@ -70,7 +70,7 @@ type patient struct {
 	// pending says that a reboot is on record, and not yet the boot that answers it: the start for
 	// which the Node has its time is still to come.
 	pending bool
-	fencing       string // the boot that a NodeFence names
+	fencing string // the boot that a NodeFence names
 	// about is the boot that the mark is about, if that is certain: the one that ran and that the
 	// Node reported then.
 	about      string
