@@ -40,7 +40,7 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 	}
 	of := func(n steps.Name) string { return fmt.Sprintf("%s (%s)", n, a.known[n].Footprint()) }
 	why := "one of the footprints is too small"
-	if a.known[one].Answers != "" || a.known[other].Answers != "" || a.known[one].Class == steps.ClassPeer || a.known[other].Class == steps.ClassPeer {
+	if asks := func(s steps.Step) bool { return s.Answers != "" || s.Class == steps.ClassPeer }; asks(a.known[one]) || asks(a.known[other]) {
 		why += ", or the agent's Answer changes what its Step or another answer reads, which it must not"
 	}
 	return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: %s; %s", of(one), of(other), differ, why)
@@ -202,11 +202,12 @@ func (a *audited) takeTwo(first, second steps.Name, place uint64) (both bool) {
 // as takes a step at a time, in its place.
 func (a *audited) as(place, base uint64, s *step, at time.Duration) {
 	a.w.order = base + place*room
-	before, nodes := a.store.Revision(), len(a.store.Log(a.sim.kinds.node))
-	a.w.take(s, at)
-	if _, can := a.known[s.name].Idle(); can && len(a.store.Log(a.sim.kinds.node)) > nodes {
-		a.busy = true
+	before, step := a.store.Revision(), a.known[s.name]
+	if _, can := step.Idle(); can {
+		a.Wrote = func(_ steps.Name, kind string) { a.busy = a.busy || kind == step.Object.Kind }
 	}
+	a.w.take(s, at)
+	a.Wrote = nil
 	for r := before + 1; r <= a.store.Revision(); r++ {
 		a.revisions[fmt.Sprint(r)] = fmt.Sprintf("revision %d of %d", r-before, place)
 	}

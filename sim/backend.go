@@ -158,8 +158,8 @@ type Backend struct {
 	Watch func(steps.Step) (scenarios.Deviation, bool)
 	// Took, if set before Start, is called with every step of the story when it is taken.
 	Took func(step steps.Name, at time.Duration)
-	// Wrote, if set before Start, is called with every write to the API server: the step that makes
-	// it, the zero Name outside of steps, and the kind.
+	// Wrote, if set, is called with every write to the API server: the step that makes it, the zero
+	// Name outside of steps, and the kind.
 	Wrote func(by steps.Name, kind string)
 	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)

@@ -48,7 +48,7 @@ func backupOf(machine *clusterv1.Machine) *backup {
 func Recreate(s State) Action {
 	heldOff := s.NeedsRemediation && !s.PoweredOn() && s.RebootAnnotation
 	switch {
-	case s.Backed && !s.NeedsRemediation && !s.RebootAnnotation:
+	case s.Backed && s.over():
 		return Finish
 	case heldOff && s.PoweredOffMark:
 		return RemoveReboot
@@ -73,13 +73,15 @@ func Recreate(s State) Action {
 	return AddPoweredOffMark
 }
 
+// over reports whether no remediation is wanted, and none holds the host.
+func (s State) over() bool { return !s.NeedsRemediation && !s.RebootAnnotation }
+
 // recreated completes a State with the facts that Recreate goes by. A Node that reports no boot,
 // and isn't the one that was backed up, is this controller's.
 func (s *State) recreated(ctx context.Context, live client.Reader, f facts) (err error) {
 	b := backupOf(f.machine)
 	s.NodeReady = f.node != nil && api.Ready(f.node)
-	over := !s.NeedsRemediation && !s.RebootAnnotation
-	s.Backed = b != nil && (f.node == nil || b.UID == f.node.UID || over)
+	s.Backed = b != nil && (f.node == nil || b.UID == f.node.UID || s.over())
 	s.Remade = b != nil && f.node != nil && b.UID != f.node.UID && f.node.Status.NodeInfo.BootID == ""
 	if s.Backed || s.Remade {
 		s.Emptied, err = unbound(ctx, live, f.machine.Status.NodeRef.Name, s.Remade)

@@ -96,22 +96,19 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, decided .
 		}
 	}
 	backend.Wrote = func(by steps.Name, kind string) {
-		if i, ok := index[by]; ok && kind == "Node" {
+		if i, ok := index[by]; ok && kind == story[i].Object.Kind {
 			story[i].idle = false
 		}
 	}
-	outcome, err := play.Run(ctx, plan, backend, nil)
-	if outcome != nil {
-		var applied []time.Duration
-		for _, e := range outcome.History.Events() {
-			if e.Kind == history.OpApplied {
-				applied = append(applied, e.At)
-			}
+	var applied []time.Duration
+	outcome, err := play.Run(ctx, plan, backend, func(e history.Event) {
+		if e.Kind == history.OpApplied {
+			applied = append(applied, e.At)
 		}
-		for i := range story {
-			story[i].before, _ = slices.BinarySearch(applied, story[i].at)
-			story[i].by, _ = slices.BinarySearch(applied, story[i].at+1)
-		}
+	})
+	for i := range story {
+		story[i].before, _ = slices.BinarySearch(applied, story[i].at)
+		story[i].by, _ = slices.BinarySearch(applied, story[i].at+1)
 	}
 	return story, outcome, err
 }

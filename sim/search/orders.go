@@ -48,9 +48,10 @@ type arrangement struct {
 	index map[string]int
 	// taken are the indices of the steps that were taken, in that order.
 	taken []int
-	// prints identifies the footprints of the steps, idle those of the steps that were idle (else
-	// the same), and depend says which of them depend on each other.
+	// prints has the places of the steps' footprints in likes, idle those of the steps that were
+	// idle (else the same), and depend says which of them depend on each other.
 	prints, idle []int
+	likes        []steps.Footprint
 	depend       [][]bool
 	// ends says which steps are the first or the last of their kind that were taken.
 	ends []bool
@@ -66,13 +67,12 @@ func arrange(story []told, bound time.Duration) *arrangement {
 		prints: make([]int, len(story)), idle: make([]int, len(story)), ends: make([]bool, len(story)), decides: make([]bool, len(story)), descends: make([]bool, len(story)),
 	}
 	known, first, last := make(map[string]int), make(map[kind]int), make(map[kind]int)
-	var likes []steps.Footprint
 	number := func(f steps.Footprint) int {
 		print := fmt.Sprint(f)
 		n, ok := known[print]
 		if !ok {
-			n = len(likes)
-			known[print], likes = n, append(likes, f)
+			n = len(a.likes)
+			known[print], a.likes = n, append(a.likes, f)
 		}
 		return n
 	}
@@ -88,10 +88,10 @@ func arrange(story []told, bound time.Duration) *arrangement {
 		}
 	}
 	slices.SortFunc(a.taken, func(i, j int) int { return story[i].taken - story[j].taken })
-	for _, like := range likes {
-		row := make([]bool, len(likes))
-		for j := range likes {
-			row[j] = like.Meets(likes[j])
+	for _, like := range a.likes {
+		row := make([]bool, len(a.likes))
+		for j := range a.likes {
+			row[j] = like.Meets(a.likes[j])
 		}
 		a.depend = append(a.depend, row)
 	}
@@ -129,10 +129,7 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 	}
 	clear(a.descends)
 	a.descends[i] = true
-	idle, goesBy := s.idle, steps.Footprint{}
-	if idle {
-		goesBy, _ = s.Idle()
-	}
+	print := a.idle[i]
 	others := make(map[kind]int) // the place in all of the last of each kind
 	for _, j := range a.taken[s.taken+1:] {
 		other := &a.story[j]
@@ -143,15 +140,15 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 			a.descends[j] = true
 			continue
 		}
-		idle = idle && other.by == s.before
-		print := a.prints[i]
-		if idle {
-			print = a.idle[i]
+		if other.by != s.before {
+			print = a.prints[i]
 		}
 		if !a.depend[print][a.idle[j]] {
 			continue
 		}
-		idle = idle && !other.Footprint().Changes(goesBy)
+		if a.likes[a.prints[j]].Changes(a.likes[a.idle[i]]) {
+			print = a.prints[i]
+		}
 		d := scenarios.Deviation{Step: s.Name(), After: other.Name(), Delay: scenarios.Duration(most)}
 		k := other.kind()
 		switch at, seen := others[k]; {
