@@ -33,6 +33,12 @@ type Answerer interface {
 	Answer(ctx context.Context, from string, request []byte) (answer []byte, err error)
 }
 
+// Publisher is an Answerer whose answers read a part of what it knows. Published returns all that
+// they read of what Steps change. It may be called at any time, and what it has returned never
+// changes. A search tries an answer only behind the steps that published something else; without
+// Published, behind all steps.
+type Publisher interface{ Published() any }
+
 // Retirer is an Agent that lets others know, before it is stopped in order, that they can't count
 // on it any more. The watchdog is disarmed then, unless that fails.
 type Retirer interface{ Retire(context.Context) error }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -71,6 +72,22 @@ func (r *resident) start() {
 	r.agent, r.leaving = agent, false
 	p.w.emit(history.Event{Kind: history.ControllerStarted, Host: r.host.name, Actor: p.actor.name})
 	r.stepAfter(workLatency)
+}
+
+// published returns what the agent's answers read; nil if it doesn't say that.
+func (r *resident) published() any {
+	if publisher, ok := r.agent.(controllers.Publisher); ok {
+		return publisher.Published()
+	}
+	return nil
+}
+
+// publishes reports what a part of a Step has published.
+func (r *resident) publishes(before any) {
+	_, answers := r.agent.(controllers.Answerer)
+	if now := r.published(); answers && (now == nil || !reflect.DeepEqual(before, now)) {
+		r.p.w.came(steps.Published)
+	}
 }
 
 // uncached reads from the API server and writes to it.
@@ -251,6 +268,9 @@ func (r *resident) send(c *call, node string, request []byte, answered func([]by
 			return
 		}
 		to.resident.asked(p.deps.Host.Node, asker, request, func(said []byte, err error) {
+			if p.w.came != nil {
+				p.w.came(steps.Answered)
+			}
 			if p.w.network.carries(to.uplink.at, p.uplink.at) {
 				answered(said, err)
 			}

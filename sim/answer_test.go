@@ -14,26 +14,29 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// curious is an agent that asks all its peers, who look at the API server before they answer. One
-// that isn't discreet looks once more for each time that it was asked.
+// curious is an agent that asks all its peers, who look at the API server before they answer: once,
+// and once more for every other one of their Steps so far, of which they publish the number.
 type curious struct {
-	d        controllers.Deps
-	discreet bool
-	asked    int
+	d controllers.Deps
+	// counts says that it also looks once more for each question so far, and hides that it doesn't
+	// publish its Steps.
+	counts, hides bool
+	asked, steps  int
 }
 
 func (c *curious) Step(ctx context.Context) (time.Duration, error) {
+	c.steps = (c.steps + 1) % 6
 	peers := map[string][]string{"a": nil, "b": nil, "c": nil}
 	delete(peers, c.d.Host.Node)
 	c.d.Peers.Ask(ctx, peers, []byte("are you there?"), time.Second)
-	return time.Second, nil
+	return time.Second + 100*time.Millisecond*time.Duration(c.d.Host.Node[0]-'a'), nil
 }
 
 func (c *curious) Answer(ctx context.Context, _ string, _ []byte) ([]byte, error) {
-	if !c.discreet {
+	if c.counts {
 		c.asked = (c.asked + 1) % 3
 	}
-	for range c.asked + 1 {
+	for range c.asked + c.steps/2 + 1 {
 		if err := c.d.Client.List(ctx, &corev1.NodeList{}); err != nil {
 			return nil, err
 		}
@@ -41,21 +44,40 @@ func (c *curious) Answer(ctx context.Context, _ string, _ []byte) ([]byte, error
 	return []byte("yes"), nil
 }
 
-// TestAnswersLeaveAgentsAlone: an agent that remembers who has asked it is found when two questions
-// are swapped, and the error says what it must not do. One that doesn't passes all along the story.
-func TestAnswersLeaveAgentsAlone(t *testing.T) {
-	for _, discreet := range []bool{true, false} {
-		set, err := controllers.NewSet(controllers.Module{Controllers: []controllers.Registration{{
+func (c *curious) Published() any {
+	if c.hides {
+		return 0
+	}
+	return c.steps / 2
+}
+
+// TestAnswers: an agent that remembers who has asked it is found when two questions are swapped, and
+// one that answers by more than it publishes when a question and its Step are. The error says what
+// it must not do. One that does neither passes all along the story.
+func TestAnswers(t *testing.T) {
+	asks := func(s steps.Step) bool { return s.Class == steps.ClassPeer && s.Object.Name != "" }
+	questions := func(one, other steps.Step) bool { return asks(one) && asks(other) && one.Independent(other) }
+	published := func(one, other steps.Step) bool {
+		return asks(one) && other.Class == steps.ClassTimer && one.MayBeIndependent(other) && !one.Independent(other)
+	}
+	for name, tc := range map[string]struct {
+		agent  curious
+		swaps  func(one, other steps.Step) bool
+		accuse string
+	}{
+		"two questions":                      {curious{}, questions, ""},
+		"who asks is remembered":             {curious{counts: true}, questions, "the agent's Answer changes"},
+		"a question and a Step":              {curious{}, published, ""},
+		"answers go by what isn't published": {curious{hides: true}, published, "or goes by more than it has published"},
+	} {
+		s := of(t, controllers.Registration{
 			Name: "curious", Place: controllers.EveryHost, Workers: 1, AsksPeers: true,
-			NewAgent: func(d controllers.Deps) (controllers.Agent, error) { return &curious{d: d, discreet: discreet}, nil },
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := sim.With(set)
-		if err != nil {
-			t.Fatal(err)
-		}
+			NewAgent: func(d controllers.Deps) (controllers.Agent, error) {
+				agent := tc.agent
+				agent.d = d
+				return &agent, nil
+			},
+		})
 		plan, err := scenarios.Compile(&scenarios.Scenario{Spec: scenarios.Spec{
 			Topology:    scenarios.Topology{Hosts: []scenarios.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Lease: scenarios.Duration(10 * time.Second)},
 			Controllers: []scenarios.Controller{{Name: "curious"}},
@@ -64,20 +86,32 @@ func TestAnswersLeaveAgentsAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asks := func(s steps.Step) bool { return s.Class == steps.ClassPeer && s.Object.Name != "" }
 		pairs := 0
 		for n := 0; err == nil && n < 400; n += 5 {
 			var audited bool
-			if audited, err = s.Audit(plan, n, func(one, other steps.Step) bool { return asks(one) && asks(other) && one.Independent(other) }); !audited {
-				break
+			if audited, err = s.Audit(plan, n, tc.swaps); audited {
+				pairs++
 			}
-			pairs++
 		}
 		switch {
-		case discreet && (err != nil || pairs < 20):
-			t.Errorf("%d pairs of questions were swapped: %v", pairs, err)
-		case !discreet && (err == nil || !strings.Contains(err.Error(), "the agent's Answer changes")):
-			t.Errorf("an agent that counts questions was not found in %d pairs: %v", pairs, err)
+		case tc.accuse == "" && (err != nil || pairs < 20):
+			t.Errorf("%s: %d pairs were swapped: %v", name, pairs, err)
+		case tc.accuse != "" && (err == nil || !strings.Contains(err.Error(), tc.accuse)):
+			t.Errorf("%s: it was not found in %d pairs: %v", name, pairs, err)
 		}
 	}
+}
+
+// of returns a simulator that has one controller.
+func of(t *testing.T, one controllers.Registration) *sim.Simulator {
+	t.Helper()
+	set, err := controllers.NewSet(controllers.Module{Controllers: []controllers.Registration{one}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sim.With(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

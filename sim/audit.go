@@ -19,7 +19,7 @@ import (
 // the steps that wait. One world takes the two in one order, the other in the other order, and both
 // go on for a while. The error names the steps if the worlds then differ in their state or in what
 // they do next: what a reconcile has read shows only in that. Audit returns false if no pair is
-// found, or if one that is independent only while it is idle wasn't. Controllers in a bubble are
+// found, or if they are independent only without what came of one of them. Controllers in a bubble are
 // never audited, because they go on only after the step.
 func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, other steps.Step) bool) (audited bool, err error) {
 	a, err := s.stopAt(plan, n, independent)
@@ -32,7 +32,7 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 	}
 	one, other := a.waiting()[0], a.other
 	differ := a.differ(b, one, other)
-	if a.busy || b.busy {
+	if doing, beside := a.known[one], a.known[other]; (a.busy || b.busy) && doing.MayBeIndependent(beside) && !doing.Independent(beside) {
 		return false, nil // it proves nothing
 	}
 	if differ == "" {
@@ -41,7 +41,7 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 	of := func(n steps.Name) string { return fmt.Sprintf("%s (%s)", n, a.known[n].Footprint()) }
 	why := "one of the footprints is too small"
 	if asks := func(s steps.Step) bool { return s.Answers != "" || s.Class == steps.ClassPeer }; asks(a.known[one]) || asks(a.known[other]) {
-		why += ", or the agent's Answer changes what its Step or another answer reads, which it must not"
+		why += ", or the agent's Answer changes what its Step or another answer reads, or goes by more than it has published, which it must not"
 	}
 	return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: %s; %s", of(one), of(other), differ, why)
 }
@@ -91,7 +91,7 @@ type audited struct {
 	// ones.
 	independent func(one, other steps.Step) bool
 	other       steps.Name
-	// busy says that one of the two, which could have been idle, has written its Node.
+	// busy says that something came of one of the two that might not have.
 	busy bool
 }
 
@@ -203,11 +203,9 @@ func (a *audited) takeTwo(first, second steps.Name, place uint64) (both bool) {
 func (a *audited) as(place, base uint64, s *step, at time.Duration) {
 	a.w.order = base + place*room
 	before, step := a.store.Revision(), a.known[s.name]
-	if _, can := step.Idle(); can {
-		a.Wrote = func(_ steps.Name, kind string) { a.busy = a.busy || kind == step.Object.Kind }
-	}
+	a.w.came = func(what steps.Outcome) { a.busy = a.busy || step.May()&what != 0 }
 	a.w.take(s, at)
-	a.Wrote = nil
+	a.w.came = nil
 	for r := before + 1; r <= a.store.Revision(); r++ {
 		a.revisions[fmt.Sprint(r)] = fmt.Sprintf("revision %d of %d", r-before, place)
 	}

@@ -158,9 +158,9 @@ type Backend struct {
 	Watch func(steps.Step) (scenarios.Deviation, bool)
 	// Took, if set before Start, is called with every step of the story when it is taken.
 	Took func(step steps.Name, at time.Duration)
-	// Wrote, if set, is called with every write to the API server: the step that makes it, the zero
-	// Name outside of steps, and the kind.
-	Wrote func(by steps.Name, kind string)
+	// Came, if set before Start, is called with all that comes of a step and might not have, as it
+	// comes.
+	Came func(of steps.Name, what steps.Outcome)
 	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)
 	// Evidence, if set before Start, makes Stop return the artifacts for a report. A search leaves
@@ -209,6 +209,9 @@ type Decision struct {
 // Start builds the topology. It refuses plans that need what the simulator doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
 	w := &world{watch: b.Watch, notice: b.noticed, assumed: steps.PremisesOf(&plan.Spec)}
+	if b.Came != nil {
+		w.came = func(what steps.Outcome) { b.Came(w.taking, what) }
+	}
 	if b.Took != nil {
 		w.took = func(s *step) { b.Took(s.name, w.now) }
 	}
@@ -493,8 +496,8 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 // committed handles every change in the API: it emits events and notifies the caches that watch
 // the kind.
 func (b *Backend) committed(c kube.Change) {
-	if b.Wrote != nil {
-		b.Wrote(b.w.taking, c.Kind.Kind)
+	if b.w.came != nil && c.Kind == b.sim.kinds.node {
+		b.w.came(steps.NodeWritten)
 	}
 	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields.Of(kind)) > 0 {
 		b.changed(kind, c)
@@ -568,6 +571,9 @@ func nameOf(c kube.Change) string {
 
 // noticed sees every event when it happens.
 func (b *Backend) noticed(e history.Event) {
+	if b.w.came != nil && e.Kind == history.WatchdogFired {
+		b.w.came(steps.Fired)
+	}
 	if e.Kind.Layer() == history.World || e.Kind == history.LinkCut {
 		b.countMembers(&e)
 	}

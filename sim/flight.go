@@ -101,11 +101,7 @@ func (a *flights) launch(f *flight) {
 	f.thread, f.sent = a.threads.get(), f.first[:0]
 	f.thread.mark.Timed = a.p.w.trace != nil
 	a.aloft = append(a.aloft, f)
-	a.running = f
-	c := f.thread.run(f)
-	a.timed(f.thread)
-	a.running = nil
-	a.next(f, c)
+	a.next(f, a.run(f, func() *call { return f.thread.run(f) }))
 }
 
 // run is what the coroutine of the flight runs.
@@ -159,11 +155,24 @@ func (a *flights) proceed(f *flight, c *call) {
 		c.resume()
 		return
 	}
+	a.next(f, a.run(f, f.thread.resume))
+}
+
+// run gives a flight the processor up to its next call, which it returns, or nil at its end.
+func (a *flights) run(f *flight, on func() *call) *call {
+	tells := a.p.resident != nil && f.answers == "" && a.p.w.came != nil
+	var before any
+	if tells {
+		before = a.p.resident.published()
+	}
 	a.running = f
-	then := f.thread.resume()
+	c := on()
 	a.timed(f.thread)
 	a.running = nil
-	a.next(f, then)
+	if tells {
+		a.p.resident.publishes(before)
+	}
+	return c
 }
 
 // again is when the flight asked to be called again, as the trace has it.

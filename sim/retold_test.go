@@ -44,15 +44,7 @@ func wrongly(t *testing.T, wait func(context.Context, controllers.Deps, reconcil
 			return right.Reconcile(ctx, r)
 		}), err
 	}
-	set, err := controllers.NewSet(controllers.Module{Controllers: []controllers.Registration{wrong}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sim.With(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return of(t, wrong)
 }
 
 // TestRetoldWrongly: programs that hold in a story, and go by what must not matter, show in its

@@ -66,6 +66,8 @@ type world struct {
 	// took sees every step of the story when it is taken; it may be nil. taking is the present one.
 	took   func(*step)
 	taking steps.Name
+	// came sees all that comes of the present step and might not have; it may be nil.
+	came func(steps.Outcome)
 	// leasesWatched says that a process may watch Leases.
 	leasesWatched bool
 	// notice is called at once with every event.

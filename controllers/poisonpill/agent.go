@@ -70,10 +70,13 @@ type Agent struct {
 	warned map[types.UID]bool
 	// mutex guards told, the part of m that Answer may read. Only Step uses m itself.
 	mutex sync.Mutex
-	told  struct {
-		looked bool
-		known  map[string]known
-	}
+	told  told
+}
+
+// told is what answers may read. Nothing in it ever changes.
+type told struct {
+	looked bool
+	known  map[string]known
 }
 
 // again is when the agent looks again after a change of its own.
@@ -147,7 +150,14 @@ func (a *Agent) save() error {
 func (a *Agent) tell() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	a.told.looked, a.told.known = a.m.Looked, a.m.Known
+	a.told = told{a.m.Looked, a.m.Known}
+}
+
+// Published returns what answers read.
+func (a *Agent) Published() any {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.told
 }
 
 // feed feeds the watchdog, leaves it alone, or reboots.

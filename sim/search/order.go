@@ -24,8 +24,8 @@ type told struct {
 	// many were taken before it was scheduled.
 	taken, since int
 	at           time.Duration
-	// idle says that it was idle: see steps.Step.Idle.
-	idle bool
+	// came is what came of it that might not have.
+	came steps.Outcome
 	// before and by are how many operations had been applied before it was taken, and at most by
 	// then.
 	before, by int
@@ -90,14 +90,13 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, decided .
 	}
 	backend.Took = func(step steps.Name, at time.Duration) {
 		if i, ok := index[step]; ok {
-			_, story[i].idle = story[i].Idle()
 			story[i].taken, story[i].at = taken, at
 			taken++
 		}
 	}
-	backend.Wrote = func(by steps.Name, kind string) {
-		if i, ok := index[by]; ok && kind == story[i].Object.Kind {
-			story[i].idle = false
+	backend.Came = func(of steps.Name, what steps.Outcome) {
+		if i, ok := index[of]; ok {
+			story[i].came |= what
 		}
 	}
 	var applied []time.Duration

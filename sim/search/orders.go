@@ -48,9 +48,9 @@ type arrangement struct {
 	index map[string]int
 	// taken are the indices of the steps that were taken, in that order.
 	taken []int
-	// prints has the places of the steps' footprints in likes, idle those of the steps that were
-	// idle (else the same), and depend says which of them depend on each other.
-	prints, idle []int
+	// prints has the places of the steps' footprints in likes, came those of what came of them in
+	// the story, and depend says which of them depend on each other.
+	prints, came []int
 	likes        []steps.Footprint
 	depend       [][]bool
 	// ends says which steps are the first or the last of their kind that were taken.
@@ -64,7 +64,7 @@ type arrangement struct {
 func arrange(story []told, bound time.Duration) *arrangement {
 	a := &arrangement{
 		story: story, bound: bound, index: make(map[string]int, len(story)),
-		prints: make([]int, len(story)), idle: make([]int, len(story)), ends: make([]bool, len(story)), decides: make([]bool, len(story)), descends: make([]bool, len(story)),
+		prints: make([]int, len(story)), came: make([]int, len(story)), ends: make([]bool, len(story)), decides: make([]bool, len(story)), descends: make([]bool, len(story)),
 	}
 	known, first, last := make(map[string]int), make(map[kind]int), make(map[kind]int)
 	number := func(f steps.Footprint) int {
@@ -79,9 +79,8 @@ func arrange(story []told, bound time.Duration) *arrangement {
 	for i := range story {
 		a.index[story[i].Name()] = i
 		a.prints[i] = number(story[i].Footprint())
-		if a.idle[i] = a.prints[i]; story[i].idle {
-			idle, _ := story[i].Idle()
-			a.idle[i] = number(idle)
+		if a.came[i] = a.prints[i]; story[i].May()&^story[i].came != 0 {
+			a.came[i] = number(story[i].FootprintOf(story[i].came))
 		}
 		if story[i].taken >= 0 {
 			a.taken = append(a.taken, i)
@@ -129,7 +128,7 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 	}
 	clear(a.descends)
 	a.descends[i] = true
-	print := a.idle[i]
+	print := a.came[i]
 	others := make(map[kind]int) // the place in all of the last of each kind
 	for _, j := range a.taken[s.taken+1:] {
 		other := &a.story[j]
@@ -143,10 +142,10 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 		if other.by != s.before {
 			print = a.prints[i]
 		}
-		if !a.depend[print][a.idle[j]] {
+		if !a.depend[print][a.came[j]] {
 			continue
 		}
-		if a.likes[a.prints[j]].Changes(a.likes[a.idle[i]]) {
+		if a.likes[a.prints[j]].Changes(a.likes[a.came[i]]) {
 			print = a.prints[i]
 		}
 		d := scenarios.Deviation{Step: s.Name(), After: other.Name(), Delay: scenarios.Duration(most)}

@@ -102,7 +102,11 @@ func TestArrange(t *testing.T) {
 // where an operation was applied.
 func TestIdleOrders(t *testing.T) {
 	renews := func(host string, idle bool) told {
-		return told{idle: idle, Step: steps.Step{Actor: host, Class: steps.ClassKubelet, N: 1, Verb: steps.Renews, Object: steps.Object{Kind: "Node", Name: host}, Place: steps.PlaceHost + host}}
+		var came steps.Outcome
+		if !idle {
+			came = steps.NodeWritten
+		}
+		return told{came: came, Step: steps.Step{Actor: host, Class: steps.ClassKubelet, N: 1, Verb: steps.Renews, Object: steps.Object{Kind: "Node", Name: host}, Place: steps.PlaceHost + host}}
 	}
 	call := func(actor, verb string, effect bool, kind, on string) told {
 		return told{Step: steps.Step{Actor: actor, Class: steps.ClassAPI, N: 1, Verb: verb, Effect: effect, Object: steps.Object{Kind: kind, Name: on}, Place: steps.PlaceProcess + actor}}

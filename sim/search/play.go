@@ -116,7 +116,7 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 			return campaign.Result{}, fmt.Errorf("the simulator is not deterministic: replaying %s, event %d differs: %s and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
 		}
 		// Where to begin is any number that depends on the schedule alone.
-		if audited, err = p.simulator.Audit(p.story.PlanOf(played), schedule.Number*37%scattered, steps.Step.IndependentIfIdle); err != nil {
+		if audited, err = p.simulator.Audit(p.story.PlanOf(played), schedule.Number*37%scattered, steps.Step.MayBeIndependent); err != nil {
 			return campaign.Result{}, fmt.Errorf("with %s: %w", few(played.Deviations), err)
 		}
 	}

@@ -42,15 +42,50 @@ type Deed struct {
 //	process/NAME    a controller process: its caches, its queue and its reconciles
 //	host/NAME       a host with its kubelet
 //	kubelet/NODE    what a kubelet knows of its Node and of its Pods
-//	agent/HOST      an agent; its parts are life, whether it runs, and step, all that its steps
-//	                know, with the watchdog that they feed
+//	agent/HOST      an agent; its parts are life, whether it runs, published, what its answers
+//	                read, and step, all else that its Steps know, with the watchdog that they feed
 //	power           which hosts are on
+//	watchdog/HOST   until when a watchdog waits
 //	bmc/NAME        a BMC with its rules
 //	storage         who has access to the volume
 //
 // A step that may touch either of two things has both, so the footprint is an upper bound: steps
 // that it calls independent are so, and others may be, too.
 type Footprint struct{ Reads, Writes []string }
+
+// Outcome is a set of what may come of a step, and often doesn't.
+type Outcome uint8
+
+// The members of an Outcome.
+const (
+	// NodeWritten: a kubelet's renewal of its Lease also writes its Node.
+	NodeWritten Outcome = 1 << iota
+	// Answered: an agent that has asked a peer gets an answer, and goes on.
+	Answered
+	// Published: the Step of an agent changes what the agent's answers read.
+	Published
+	// Fired: a watchdog resets its host, and doesn't wait on because it was fed.
+	Fired
+)
+
+// May returns all that may come of the step beside what always does.
+func (s Step) May() Outcome {
+	switch agent := strings.HasPrefix(s.Place, PlaceAgent); {
+	case s.Class == ClassKubelet && s.Verb == Renews && !s.Watched:
+		return NodeWritten
+	case s.Class == ClassWatchdog && s.Verb == model.Resets:
+		return Fired
+	case !agent || s.Whole || s.Class == ClassStart:
+	case s.Answers == "" && !s.asks():
+		return Published
+	case s.Answers == "" || !s.asks() && s.Answers != PlaceAgents:
+		return Answered | Published
+	}
+	return 0
+}
+
+// asks reports whether the step brings an agent's question to a peer.
+func (s Step) asks() bool { return s.Class == ClassPeer && s.Object.Name != "" }
 
 // Lists is the verb of a delivery that brings a cache to the present state of a kind.
 const Lists = "list"
@@ -69,10 +104,20 @@ const (
 	PlaceAgents = "agent"
 )
 
-// Footprint returns what the step reads and writes.
-func (s Step) Footprint() Footprint {
+// Footprint returns what the step reads and writes, whatever comes of it.
+func (s Step) Footprint() Footprint { return s.FootprintOf(s.May()) }
+
+// FootprintOf is Footprint if this comes of the step and nothing else. Whether it does depends on
+// nothing but what that footprint has.
+func (s Step) FootprintOf(came Outcome) Footprint {
+	switch may := s.May(); {
+	case may&NodeWritten > came&NodeWritten:
+		return Footprint{Reads: []string{s.Object.path(), s.Place}, Writes: []string{s.Place, Object{"Lease", s.Object.Name}.path()}}
+	case may&Fired > came&Fired:
+		return Footprint{Reads: []string{PlaceAgent + s.Object.Name + agentStep}, Writes: []string{"watchdog/" + s.Object.Name}}
+	}
 	var f Footprint
-	f.actor(s)
+	f.actor(s, came)
 	switch s.Class {
 	case ClassAPI:
 		f.api(s)
@@ -107,11 +152,11 @@ func (s Step) Footprint() Footprint {
 		f.write(s.Object)
 	case ClassPeer:
 		switch asked := PlaceAgent + s.Object.Name; {
-		case s.Object.Name == "":
+		case !s.asks():
 		case s.Whole:
 			f.Writes = append(f.Writes, asked)
 		default:
-			f.Reads = append(f.Reads, asked)
+			f.Reads = append(f.Reads, asked+agentLife, asked+agentPublished)
 		}
 	case ClassKubelet:
 		f.Reads = append(f.Reads, "api/Pod", "api/VolumeAttachment")
@@ -135,31 +180,46 @@ func (s Step) Footprint() Footprint {
 }
 
 // actor adds the actor, which goes on after the step: a reconcile runs until its next call, with
-// the caches and the queue of its process; a host runs its kubelet. An agent goes on with what it
-// does. An answer of its own touches nothing of that (see controllers.Answerer), but ends with the
-// agent, counts among its effects, and lets whoever has asked go on.
-func (f *Footprint) actor(s Step) {
-	asker := s.Answers
-	if strings.HasPrefix(asker, PlaceAgent) {
-		asker += agentStep
-	}
+// the caches and the queue of its process; a host runs its kubelet. An agent goes on with its Step,
+// but behind a question to a peer only if that answers at once. An answer of its own touches
+// nothing of that (see controllers.Answerer), but ends with the agent, counts among its effects,
+// and lets whoever has asked go on with the last step of it.
+func (f *Footprint) actor(s Step, came Outcome) {
+	late := s.May()&Answered != 0 && came&Answered == 0
 	switch agent := strings.HasPrefix(s.Place, PlaceAgent); {
 	case !agent || s.Whole:
 		f.Writes = append(f.Writes, s.Place)
-	case asker == "" || s.Effect:
-		f.Writes = append(f.Writes, s.Place+agentStep)
-	default:
-		f.Reads = append(f.Reads, s.Place+agentLife)
+	case s.Answers != "":
+		f.Reads = append(f.Reads, s.Place+agentLife, s.Place+agentPublished)
+		if s.Effect {
+			f.Writes = append(f.Writes, s.Place+agentStep)
+		}
+	case !late:
+		f.goesOn(s.Place, came)
 	}
-	if asker != "" {
-		f.Writes = append(f.Writes, asker)
+	if s.Answers != "" && !late {
+		f.goesOn(s.Answers, came)
+	}
+}
+
+// goesOn adds an agent that goes on with its Step. [PlaceAgents] stands for all of them: one answer
+// may lead to the next.
+func (f *Footprint) goesOn(place string, came Outcome) {
+	if !strings.HasPrefix(place, PlaceAgent) {
+		f.Writes = append(f.Writes, place)
+		return
+	}
+	f.Writes = append(f.Writes, place+agentStep)
+	if came&Published != 0 {
+		f.Writes = append(f.Writes, place+agentPublished)
 	}
 }
 
 // The parts of an agent.
 const (
-	agentLife = "/life"
-	agentStep = "/step"
+	agentLife      = "/life"
+	agentPublished = "/published"
+	agentStep      = "/step"
 )
 
 // hosts adds a change of the power of any host.
@@ -212,29 +272,12 @@ func under(all, name string) string {
 	return all + "/" + name
 }
 
-// Idle returns the footprint of a kubelet's renewal that finds its Node as it should be and leaves
-// it so. Whether it does depends on all that the footprint reads, and on nothing else. Idle returns
-// false for any other step, and where somebody watches Leases.
-func (s Step) Idle() (Footprint, bool) {
-	if s.Class != ClassKubelet || s.Verb != Renews || s.Watched {
-		return Footprint{}, false
-	}
-	return Footprint{Reads: []string{s.Object.path(), s.Place}, Writes: []string{s.Place, Object{"Lease", s.Object.Name}.path()}}, true
-}
-
 // Independent reports whether the two steps can be taken in either order with the same resulting
 // state, if both are possible.
 func (s Step) Independent(of Step) bool { return !s.Footprint().Meets(of.Footprint()) }
 
-// IndependentIfIdle is Independent for steps that are idle where they can be.
-func (s Step) IndependentIfIdle(of Step) bool { return !s.least().Meets(of.least()) }
-
-func (s Step) least() Footprint {
-	if idle, can := s.Idle(); can {
-		return idle
-	}
-	return s.Footprint()
-}
+// MayBeIndependent is Independent for steps of which nothing comes that needn't.
+func (s Step) MayBeIndependent(of Step) bool { return !s.FootprintOf(0).Meets(of.FootprintOf(0)) }
 
 // Meets reports whether one of two steps with these footprints writes what the other reads or
 // writes.
@@ -243,7 +286,9 @@ func (f Footprint) Meets(of Footprint) bool {
 }
 
 // Changes reports whether a step with this footprint writes what another one reads.
-func (f Footprint) Changes(other Footprint) bool { return overlap(f.Writes, other.Reads) }
+func (f Footprint) Changes(other Footprint) bool {
+	return overlap(f.Writes, other.Reads)
+}
 
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(x string) bool {
