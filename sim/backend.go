@@ -161,6 +161,9 @@ type Backend struct {
 	// Came, if set before Start, is called with all that comes of a step and might not have, as it
 	// comes.
 	Came func(of steps.Name, what steps.Outcome)
+	// Queued, if set before Start, is called when a step puts a request to the loop of an actor into
+	// its queue, where it no longer waits for its time.
+	Queued func(by steps.Name, actor, request string)
 	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)
 	// Evidence, if set before Start, makes Stop return the artifacts for a report. A search leaves
@@ -211,6 +214,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	w := &world{watch: b.Watch, notice: b.noticed, assumed: steps.PremisesOf(&plan.Spec)}
 	if b.Came != nil {
 		w.came = func(what steps.Outcome) { b.Came(w.taking, what) }
+	}
+	if b.Queued != nil {
+		w.queued = func(actor, request string) { b.Queued(w.taking, actor, request) }
 	}
 	if b.Took != nil {
 		w.took = func(s *step) { b.Took(s.name, w.now) }

@@ -105,7 +105,7 @@ func TestAudit(t *testing.T) {
 		{steps.ClassWorkload, "deletion-hooks/node-is-not-ready-and-within-reach", 47},
 		{steps.ClassWatchdog, "agents/agent-keeps-dying-on-a-cut-off-host", 128},
 		{steps.ClassLease, "../../docs/examples/paused-leader", 150},
-		{steps.ClassPeer, "poison-pill/peer-remembers-after-its-own-death", 640},
+		{steps.ClassPeer, "poison-pill/peer-remembers-after-its-own-death", 715},
 	} {
 		plan := simtest.Plans(t, "../scenarios/catalog/"+tc.story+".yaml")[0]
 		if tc.class == steps.ClassLate { // it takes a client that gives up

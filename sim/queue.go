@@ -108,6 +108,9 @@ func (q *queue) entry(of *loop, r reconcile.Request) *entry {
 
 // enqueue puts a request into the queue.
 func (q *queue) enqueue(of *loop, r reconcile.Request, priority int) {
+	if q.p.w.queued != nil {
+		q.p.w.queued(of.actor.name, r.Name)
+	}
 	q.add(q.entry(of, r), 0, priority)
 }
 

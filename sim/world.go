@@ -68,6 +68,9 @@ type world struct {
 	taking steps.Name
 	// came sees all that comes of the present step and might not have; it may be nil.
 	came func(steps.Outcome)
+	// queued sees each request that is put into a queue, and the actor that takes it from there; it
+	// may be nil.
+	queued func(actor, request string)
 	// leasesWatched says that a process may watch Leases.
 	leasesWatched bool
 	// notice is called at once with every event.

@@ -26,6 +26,8 @@ type told struct {
 	at           time.Duration
 	// came is what came of it that might not have.
 	came steps.Outcome
+	// queues are the requests that it put into queues, by the actors that take them from there.
+	queues []queued
 	// before and by are how many operations had been applied before it was taken, and at most by
 	// then.
 	before, by int
@@ -34,6 +36,8 @@ type told struct {
 	// words say what it does.
 	words string
 }
+
+type queued struct{ actor, request string }
 
 // kind identifies steps that are taken for the same reason. A story that waits has thousands of
 // steps of a few kinds.
@@ -97,6 +101,11 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, decided .
 	backend.Came = func(of steps.Name, what steps.Outcome) {
 		if i, ok := index[of]; ok {
 			story[i].came |= what
+		}
+	}
+	backend.Queued = func(by steps.Name, actor, request string) {
+		if i, ok := index[by]; ok {
+			story[i].queues = append(story[i].queues, queued{actor, request})
 		}
 	}
 	var applied []time.Duration

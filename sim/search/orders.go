@@ -139,7 +139,10 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 			a.descends[j] = true
 			continue
 		}
-		if other.by != s.before {
+		if s.over(other) {
+			break
+		}
+		if other.by != s.before && len(a.likes[a.came[i]].Reads) > 0 {
 			print = a.prints[i]
 		}
 		if !a.depend[print][a.came[j]] {
@@ -162,6 +165,13 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 		}
 	}
 	return all
+}
+
+// over reports whether nothing comes any more of a step that comes behind the other one: its process
+// has started anew, or the request that it would put into a queue is there already.
+func (t *told) over(other *told) bool {
+	return other.Class == steps.ClassStart && other.Place == t.Place && t.Class != steps.ClassLate ||
+		t.Class == steps.ClassTimer && t.Object.Kind == "Request" && slices.Contains(other.queues, queued{t.Actor, t.Object.Name})
 }
 
 // inTurn reports whether the second step can't overtake the first because their actor takes one

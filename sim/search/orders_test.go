@@ -97,10 +97,12 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// TestIdleOrders: a kubelet's renewal that leaves its Node alone comes late past those who read the
-// Node of another, and past other renewals. It may write where its Node was changed before, and
-// where an operation was applied.
-func TestIdleOrders(t *testing.T) {
+// TestOrdersByOutcome: a kubelet's renewal that leaves its Node alone comes late past those who read
+// the Node of another, and past other renewals. It may write where its Node was changed before, and
+// where an operation was applied. An agent's step needn't come late past a question unless it
+// publishes something. A step comes late no more once its process has started anew, nor a request
+// that waits for its time once it is in the queue.
+func TestOrdersByOutcome(t *testing.T) {
 	renews := func(host string, idle bool) told {
 		var came steps.Outcome
 		if !idle {
@@ -112,6 +114,23 @@ func TestIdleOrders(t *testing.T) {
 		return told{Step: steps.Step{Actor: actor, Class: steps.ClassAPI, N: 1, Verb: verb, Effect: effect, Object: steps.Object{Kind: kind, Name: on}, Place: steps.PlaceProcess + actor}}
 	}
 	lists, reads, writes := call("a", "list", false, "Node", ""), call("b", "get", false, "Lease", "x"), call("c", "patch", true, "Node", "x")
+	starts := func(process string) told {
+		return told{Step: steps.Step{Actor: process, Class: steps.ClassStart, N: 2, Place: steps.PlaceProcess + process}}
+	}
+	ofQueue := func(class steps.Class, n int, on string) told {
+		return told{Step: steps.Step{Actor: "a", Class: class, N: n, Object: steps.Object{Kind: "Request", Name: on}, Place: steps.PlaceProcess + "a"}}
+	}
+	adds := func(request string) told { return ofQueue(steps.ClassTimer, len(request), request) }
+	takes := func(n int) told { return ofQueue(steps.ClassWork, n, "") }
+	queues := func(request string) told {
+		t := ofQueue(steps.ClassDeliver, 1, "")
+		t.Actor, t.queues = "a.Node", []queued{{"a", request}}
+		return t
+	}
+	step := func(came steps.Outcome) told {
+		return told{came: came, Step: steps.Step{Actor: "a.agent", Class: steps.ClassTimer, N: 1, Verb: "step", Place: steps.PlaceAgent + "a"}}
+	}
+	asks := told{Step: steps.Step{Actor: "b.agent", Class: steps.ClassPeer, N: 1, Object: steps.Object{Kind: "Host", Name: "a"}, Place: steps.PlaceAgent + "b"}}
 	for name, tc := range map[string]struct {
 		story []told
 		// op is how many of the steps come before an operation, 0 for none.
@@ -124,6 +143,11 @@ func TestIdleOrders(t *testing.T) {
 		"it writes":                     {[]told{renews("x", false), lists, renews("y", true), renews("z", false)}, 0, []string{"a/api/1", "z/kubelet/1"}},
 		"an operation between":          {[]told{renews("x", true), lists, call("d", "list", false, "Node", "")}, 2, []string{"d/api/1"}},
 		"its Lease is watched":          {[]told{func() told { r := renews("x", false); r.Watched = true; return r }(), lists}, 0, []string{"a/api/1"}},
+		"its process starts anew":       {[]told{lists, writes, starts("b"), starts("a"), call("d", "patch", true, "Node", "y")}, 0, []string{"c/api/1"}},
+		"its request is queued":         {[]told{adds("x"), adds("yy"), queues("yy"), takes(1), queues("x"), takes(2)}, 0, []string{"a/timer/2", "a.Node/deliver/1", "a/work/1"}},
+		"an agent publishes nothing":    {[]told{step(0), asks}, 0, nil},
+		"an agent publishes something":  {[]told{step(steps.Published), asks}, 0, []string{"b.agent/peer/1"}},
+		"an operation means nothing":    {[]told{step(0), lists, asks}, 1, nil},
 		"a write past one that is idle": {[]told{writes, renews("y", true), renews("x", true)}, 0, []string{"x/kubelet/1"}},
 	} {
 		story := slices.Clone(tc.story)

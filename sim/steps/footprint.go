@@ -43,7 +43,7 @@ type Deed struct {
 //	host/NAME       a host with its kubelet
 //	kubelet/NODE    what a kubelet knows of its Node and of its Pods
 //	agent/HOST      an agent; its parts are life, whether it runs, published, what its answers
-//	                read, and step, all else that its Steps know, with the watchdog that they feed
+//	                read, and step, all else that its Steps know
 //	power           which hosts are on
 //	watchdog/HOST   until when a watchdog waits
 //	bmc/NAME        a BMC with its rules
@@ -114,7 +114,7 @@ func (s Step) FootprintOf(came Outcome) Footprint {
 	case may&NodeWritten > came&NodeWritten:
 		return Footprint{Reads: []string{s.Object.path(), s.Place}, Writes: []string{s.Place, Object{"Lease", s.Object.Name}.path()}}
 	case may&Fired > came&Fired:
-		return Footprint{Reads: []string{PlaceAgent + s.Object.Name + agentStep}, Writes: []string{"watchdog/" + s.Object.Name}}
+		return Footprint{Writes: []string{"watchdog/" + s.Object.Name}}
 	}
 	var f Footprint
 	f.actor(s, came)
@@ -171,10 +171,11 @@ func (s Step) FootprintOf(came Outcome) Footprint {
 		f.write(s.Object)
 	case ClassPower, ClassBoot, ClassWatchdog:
 		if s.Class == ClassWatchdog && s.Verb != model.Resets {
-			break // its own agent feeds it
+			f.Writes = append(f.Writes, "watchdog/"+s.Object.Name) // its own agent feeds it
+			break
 		}
 		// BMCs watch the power of hosts; cables may be mixed up. What runs on a host ends with it.
-		f.Writes = append(f.Writes, PlaceHost+s.Object.Name, PlaceAgent+s.Object.Name, under("kubelet", s.Node), "power", "bmc")
+		f.Writes = append(f.Writes, PlaceHost+s.Object.Name, PlaceAgent+s.Object.Name, under("kubelet", s.Node), "watchdog/"+s.Object.Name, "power", "bmc")
 	}
 	return f
 }
@@ -224,7 +225,7 @@ const (
 
 // hosts adds a change of the power of any host.
 func (f *Footprint) hosts() {
-	f.Writes = append(f.Writes, "host", "kubelet", PlaceAgents, "power")
+	f.Writes = append(f.Writes, "host", "kubelet", PlaceAgents, "watchdog", "power")
 }
 
 func (f *Footprint) api(s Step) {
