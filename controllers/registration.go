@@ -74,6 +74,10 @@ type Registration struct {
 	// Workers is how many keys may be reconciled at once, never one of them
 	// twice. More than one where a call can block for long.
 	Workers int
+	// Apart says that reconciles of different requests share nothing in memory but the cache: what
+	// one of them remembers is read by those of the same request only. Searches rely on it, and end
+	// with an error if they find otherwise. It matters with several Workers or Loops.
+	Apart bool
 	// Loops are the controllers of a process that has several, as kube-controller-manager has: they
 	// share its client and its cache, and live and die together. They stand in the place of
 	// Watches, Workers and New; For is then the kind that the process is about.
@@ -342,7 +346,7 @@ var registrations = []Registration{
 		For:             &api.BareMetalHost{},
 		NeedsBMCSecrets: true,
 		// One unreachable BMC must not keep the others waiting.
-		Workers: 16,
+		Workers: 16, Apart: true,
 	}, reboot.Decide, reboot.Actions), reboot.DefaultSettings, func(d Deps, settings reboot.Settings) (reconcile.Reconciler, error) {
 		var power reboot.Power
 		switch {
@@ -399,7 +403,7 @@ var registrations = []Registration{
 		},
 		OnRequest: true,
 		// A drain that a budget blocks must not keep another Machine waiting.
-		Workers: 4,
+		Workers: 4, Apart: true,
 	}, deletion.Decide, deletion.Actions), deletion.DefaultSettings, func(d Deps, settings deletion.Settings) (reconcile.Reconciler, error) {
 		decide, err := Overlaid(deletion.Decide, deletion.Actions, d.Overlay)
 		return &deletion.Reconciler{
@@ -451,7 +455,7 @@ var registrations = []Registration{
 		Name: "attacher",
 		For:  &storagev1.VolumeAttachment{},
 		// A detach that hangs must not keep other volumes waiting.
-		Workers: 10, ForVolumes: true,
+		Workers: 10, Apart: true, ForVolumes: true,
 
 		StandsInFor: []string{"external-attacher"}, ReachesStorage: true,
 	}, release.DefaultDriverSettings, func(d Deps, settings release.DriverSettings) (reconcile.Reconciler, error) {

@@ -2,11 +2,13 @@ package sim_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -78,21 +80,7 @@ func TestAnswers(t *testing.T) {
 				return &agent, nil
 			},
 		})
-		plan, err := scenarios.Compile(&scenarios.Scenario{Spec: scenarios.Spec{
-			Topology:    scenarios.Topology{Hosts: []scenarios.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Lease: scenarios.Duration(10 * time.Second)},
-			Controllers: []scenarios.Controller{{Name: "curious"}},
-			Steps:       []scenarios.Step{{After: scenarios.Span{Min: 20 * time.Second, Max: 20 * time.Second}, Do: &scenarios.Op{StopKubelet: &scenarios.HostOp{Host: "a"}}}},
-		}}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pairs := 0
-		for n := 0; err == nil && n < 400; n += 5 {
-			var audited bool
-			if audited, err = s.Audit(plan, n, tc.swaps); audited {
-				pairs++
-			}
-		}
+		pairs, err := audit(t, s, "curious", tc.swaps)
 		switch {
 		case tc.accuse == "" && (err != nil || pairs < 20):
 			t.Errorf("%s: %d pairs were swapped: %v", name, pairs, err)
@@ -100,6 +88,72 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: it was not found in %d pairs: %v", name, pairs, err)
 		}
 	}
+}
+
+// busybody looks at a Node 4 to 6 times, in turn, by what its reconciles of the Node so far have done,
+// or those of any Node.
+type busybody struct {
+	d    controllers.Deps
+	any  bool
+	seen map[string]int
+}
+
+func (b *busybody) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	key := r.Name
+	if b.any {
+		key = ""
+	}
+	var err error
+	for looks := 6; looks > 0; looks-- { // so that several are under way
+		err = errors.Join(err, b.d.Live.Get(ctx, r.NamespacedName, &corev1.Node{}))
+		if looks == 4 {
+			b.seen[key] = (b.seen[key] + 1) % 3
+			looks -= b.seen[key]
+		}
+	}
+	return reconcile.Result{RequeueAfter: time.Second}, err
+}
+
+// TestApart: a controller that says that its reconciles of different requests share no memory, and
+// whose reconciles do, is found when two of them are swapped.
+func TestApart(t *testing.T) {
+	for _, shares := range []bool{false, true} {
+		s := of(t, controllers.Registration{
+			Name: "busybody", For: &corev1.Node{}, Workers: 3, Apart: true,
+			New: func(d controllers.Deps) (reconcile.Reconciler, error) {
+				return &busybody{d: d, any: shares, seen: make(map[string]int)}, nil
+			},
+		})
+		pairs, err := audit(t, s, "busybody", func(one, other steps.Step) bool {
+			return one.Actor == "busybody" && other.Actor == "busybody" && one.Class == steps.ClassAPI && other.Class == steps.ClassAPI && one.MayBeIndependent(other)
+		})
+		switch {
+		case !shares && (err != nil || pairs < 5):
+			t.Errorf("%d pairs of calls were swapped: %v", pairs, err)
+		case shares && (err == nil || !strings.Contains(err.Error(), "the reconciles of different requests share more than the cache")):
+			t.Errorf("a controller that shares its memory was not found in %d pairs: %v", pairs, err)
+		}
+	}
+}
+
+// audit swaps steps all along a story in which one controller runs beside three hosts.
+func audit(t *testing.T, s *sim.Simulator, controller string, swaps func(one, other steps.Step) bool) (pairs int, err error) {
+	t.Helper()
+	plan, err := scenarios.Compile(&scenarios.Scenario{Spec: scenarios.Spec{
+		Topology:    scenarios.Topology{Hosts: []scenarios.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Lease: scenarios.Duration(10 * time.Second)},
+		Controllers: []scenarios.Controller{{Name: controller}},
+		Steps:       []scenarios.Step{{After: scenarios.Span{Min: 20 * time.Second, Max: 20 * time.Second}, Do: &scenarios.Op{StopKubelet: &scenarios.HostOp{Host: "a"}}}},
+	}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; err == nil && n < 400; n += 5 {
+		var audited bool
+		if audited, err = s.Audit(plan, n, swaps); audited {
+			pairs++
+		}
+	}
+	return pairs, err
 }
 
 // of returns a simulator that has one controller.

@@ -43,6 +43,9 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 	if asks := func(s steps.Step) bool { return s.Answers != "" || s.Class == steps.ClassPeer }; asks(a.known[one]) || asks(a.known[other]) {
 		why += ", or the agent's Answer changes what its Step or another answer reads, or goes by more than it has published, which it must not"
 	}
+	if doing, beside := a.known[one], a.known[other]; doing.Apart && beside.Apart && doing.Place == beside.Place {
+		why += ", or the reconciles of different requests share more than the cache, though the controller is registered as Apart"
+	}
 	return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: %s; %s", of(one), of(other), differ, why)
 }
 

@@ -493,7 +493,7 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 	if i := slices.IndexFunc(c.streams, func(s *stream) bool { return s.kind == kind }); i >= 0 {
 		return c.streams[i], nil
 	}
-	s := &stream{p: p, kind: kind, table: b.sim.kinds.table[kind], actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place}}
+	s := &stream{p: p, kind: kind, table: b.sim.kinds.table[kind], actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place, whole: p.actor.whole}}
 	c.kinds, c.streams = append(c.kinds, kind), append(c.streams, s)
 	b.w.leasesWatched = b.w.leasesWatched || kind == b.sim.kinds.lease
 	return s, nil

@@ -173,7 +173,7 @@ func (p *process) serve(f *flight, c *call) {
 	// The clients of BMCs start their time limit when they send, and the request arrives all the
 	// same. The same holds for agents, whose own hosts depend on it.
 	if (c.class == steps.ClassBMC || p.resident != nil && c.patience > 0) && arrival.at > p.w.now+latency+c.patience {
-		p.w.schedule(c.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On, Answers: f.answers}, c.patience, func(trouble) {
+		p.w.schedule(c.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On, Request: c.deed.Request, Answers: f.answers}, c.patience, func(trouble) {
 			if life != p.life || arrival.index < 0 {
 				return
 			}
@@ -244,7 +244,7 @@ func (p *process) arrive(f *flight, c *call, t trouble) {
 	}
 	p.execute(c, fault == scenarios.FaultIgnore, done)
 	if c.patience > 0 && life == p.life && !c.answered {
-		c.timeout = p.w.schedule(c.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On, Answers: f.answers}, c.patience, func(trouble) { done(c.impatient()) })
+		c.timeout = p.w.schedule(c.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On, Request: c.deed.Request, Answers: f.answers}, c.patience, func(trouble) { done(c.impatient()) })
 	}
 }
 

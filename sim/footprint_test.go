@@ -91,7 +91,7 @@ func TestAudit(t *testing.T) {
 		behind int
 	}{
 		{steps.ClassAPI, "agents/wrong-feeds-a-cut-off-host", 20},
-		{steps.ClassDeliver, "machine-remediation/three-hosts", 0},
+		{steps.ClassDeliver, "machine-remediation/three-hosts", 150},
 		{steps.ClassLate, "deletion-hooks/deprovisioned-while-hooked", 8},
 		{steps.ClassStart, "machine-remediation/crash-after-asking", 8},
 		{steps.ClassWork, "deletion-hooks/deprovisioned-while-hooked", 0},
@@ -224,6 +224,10 @@ func TestFootprints(t *testing.T) {
 		}
 	}
 
+	ofRequest := func(s steps.Step, request string) steps.Step { s.Request = request; return s }
+	apartly := func(s steps.Step, request string) steps.Step { s.Apart = true; return ofRequest(s, request) }
+	adds := process("a", steps.ClassTimer, false, "add", steps.Object{Kind: "Request", Name: "z"})
+	take := process("a", steps.ClassWork, false, "take", steps.Object{Kind: "Queue", Name: "a"})
 	fires := steps.Step{Class: steps.ClassWatchdog, Verb: "reset", Object: steps.Object{Kind: "Host", Name: "worker-1"}, Place: steps.PlaceHost + "worker-1", Node: "worker-1"}
 	for _, tc := range []struct {
 		what        string
@@ -242,6 +246,16 @@ func TestFootprints(t *testing.T) {
 		{"the last step of an answer", answers("agent/worker-1"), steps.Answered, look, false},
 		{"the last one, behind which who has asked publishes something, and a question for it", answers("agent/worker-1"), steps.Answered | steps.Published, agent("worker-3", steps.ClassPeer, "ask", "Host", "worker-1", ""), false},
 		{"a step of an answer to one who answers somebody", answers(steps.PlaceAgents), 0, look, false},
+		{"a call in a reconcile, and a request whose time has come", read, 0, adds, true},
+		{"one that asks to be called again, and a request whose time has come", read, steps.Queued, adds, false},
+		{"one for whose worker a request waits, and a worker that takes one", apartly(read, "x"), steps.Freed, apartly(take, ""), false},
+		{"one for whose worker no request waits, and a worker that takes one", apartly(read, "x"), 0, apartly(take, ""), true},
+		{"calls for two requests", ofRequest(read, "x"), 0, ofRequest(read, "y"), false},
+		{"calls for two requests that share no memory", apartly(read, "x"), 0, apartly(read, "y"), true},
+		{"two effects for such requests", apartly(effect(read), "x"), 0, apartly(effect(asksBMC), "y"), false},
+		{"a call for a request, and a delivery to the cache that its reconcile reads", apartly(read, "x"), 0, process("a", steps.ClassDeliver, false, "deliver", steps.Object{Kind: "Node"}), false},
+		{"a delivery that queues nothing, and a request whose time has come", process("a", steps.ClassDeliver, false, "deliver", steps.Object{Kind: "Node"}), 0, adds, true},
+		{"calls for two requests of a process with a rate limit", whole(apartly(read, "x")), 0, whole(apartly(read, "y")), false},
 		{"a watchdog that waits on, and the kubelet beside it", fires, 0, renews, true},
 		{"a watchdog that waits on, and a question to its host", fires, 0, agent("worker-2", steps.ClassPeer, "ask", "Host", "worker-1", ""), true},
 		{"a watchdog that waits on, and an agent that feeds it", fires, 0, feeds, false},

@@ -94,11 +94,13 @@ type program interface {
 // newProcess makes a process that has not started.
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
 	registered := objects.Registered(b.sim.set, c.Name)
+	limiter := b.limiter(c.Name)
+	whole := c.Setup != nil || limiter.Every > 0
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1},
+		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1, whole: whole, apart: c.Apart},
 		registration: c.Registration, scheme: b.sim.set.SchemeOf(registered), brought: b.sim.set.Brought(registered),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
-		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: b.limiter(c.Name)},
+		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: limiter},
 	}
 	if listed := b.spec.Controller(c.Name); listed != nil {
 		p.uplink.via = listed.Via
@@ -110,7 +112,7 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	for _, l := range c.AllLoops() {
 		of := &p.actor
 		if l.Name != "" {
-			of = &actor{name: name + "." + l.Name, place: place, alone: l.Workers == 1}
+			of = &actor{name: name + "." + l.Name, place: place, alone: l.Workers == 1, whole: whole, apart: c.Apart}
 		}
 		p.loops = append(p.loops, &loop{name: l.Name, starts: l.Starts, actor: of, workers: l.Workers})
 	}

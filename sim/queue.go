@@ -122,6 +122,9 @@ func (q *queue) next() uint64 {
 // add puts a request into the queue, for later unless after is 0. What is there
 // already keeps the more important priority and the earlier time.
 func (q *queue) add(e *entry, after time.Duration, priority int) {
+	if q.p.w.came != nil {
+		q.p.w.came(steps.Queued)
+	}
 	switch {
 	case !e.queued:
 		e.queued, e.priority, e.order = true, priority, q.next()
@@ -227,6 +230,9 @@ func (q *queue) wake(l *loop) {
 func (q *queue) release(e *entry) {
 	e.locked = false
 	e.of.busy--
+	if q.p.w.came != nil && q.available(e.of) > 0 {
+		q.p.w.came(steps.Freed)
+	}
 	q.wake(e.of)
 }
 

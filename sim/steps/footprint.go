@@ -39,7 +39,9 @@ type Deed struct {
 //
 //	api/KIND/NAME   an object in the API server
 //	watch/KIND      the order in which the watchers of a kind learn of its changes
-//	process/NAME    a controller process: its caches, its queue and its reconciles
+//	process/NAME    a controller process; its parts are cache, queue, in which order requests will
+//	                be taken, workers, which of them are free, memory, what its reconciles know, and
+//	                effects, how many it has had
 //	host/NAME       a host with its kubelet
 //	kubelet/NODE    what a kubelet knows of its Node and of its Pods
 //	agent/HOST      an agent; its parts are life, whether it runs, published, what its answers
@@ -64,6 +66,10 @@ const (
 	Answered
 	// Published: the Step of an agent changes what the agent's answers read.
 	Published
+	// Queued: a request comes into the queue, at once or for later.
+	Queued
+	// Freed: a reconcile ends, and a request waits for its worker.
+	Freed
 	// Fired: a watchdog resets its host, and doesn't wait on because it was fed.
 	Fired
 )
@@ -75,13 +81,23 @@ func (s Step) May() Outcome {
 		return NodeWritten
 	case s.Class == ClassWatchdog && s.Verb == model.Resets:
 		return Fired
-	case !agent || s.Whole || s.Class == ClassStart:
+	case s.Whole || s.Class == ClassStart:
+	case s.goesOn():
+		return Queued | Freed
+	case s.Class == ClassDeliver:
+		return Queued
+	case !agent:
 	case s.Answers == "" && !s.asks():
 		return Published
 	case s.Answers == "" || !s.asks() && s.Answers != PlaceAgents:
 		return Answered | Published
 	}
 	return 0
+}
+
+// goesOn reports whether the reconcile of a process goes on behind the step, up to its next call.
+func (s Step) goesOn() bool {
+	return strings.HasPrefix(s.Place, PlaceProcess) && (s.Class == ClassTimeout || s.Class.Sends() && s.Class != ClassLate)
 }
 
 // asks reports whether the step brings an agent's question to a peer.
@@ -180,14 +196,16 @@ func (s Step) FootprintOf(came Outcome) Footprint {
 	return f
 }
 
-// actor adds the actor, which goes on after the step: a reconcile runs until its next call, with
-// the caches and the queue of its process; a host runs its kubelet. An agent goes on with its Step,
+// actor adds the actor, which goes on after the step: a reconcile runs until its next call; a host
+// runs its kubelet. An agent goes on with its Step,
 // but behind a question to a peer only if that answers at once. An answer of its own touches
 // nothing of that (see controllers.Answerer), but ends with the agent, counts among its effects,
 // and lets whoever has asked go on with the last step of it.
 func (f *Footprint) actor(s Step, came Outcome) {
 	late := s.May()&Answered != 0 && came&Answered == 0
 	switch agent := strings.HasPrefix(s.Place, PlaceAgent); {
+	case !s.Whole && strings.HasPrefix(s.Place, PlaceProcess):
+		f.process(s, came)
 	case !agent || s.Whole:
 		f.Writes = append(f.Writes, s.Place)
 	case s.Answers != "":
@@ -200,6 +218,38 @@ func (f *Footprint) actor(s Step, came Outcome) {
 	}
 	if s.Answers != "" && !late {
 		f.goesOn(s.Answers, came)
+	}
+}
+
+// process adds the parts of a process that a step of it touches.
+func (f *Footprint) process(s Step, came Outcome) {
+	memory := s.Place + "/memory"
+	if s.Apart && s.goesOn() {
+		memory = under(memory, s.Request)
+	}
+	switch {
+	case s.Class == ClassTimer:
+		f.Writes = append(f.Writes, s.Place+"/queue")
+	case s.Class == ClassWork:
+		f.Reads, f.Writes = append(f.Reads, s.Place+"/cache"), append(f.Writes, s.Place+"/queue", s.Place+"/workers")
+		if !s.Apart { // else what it begins has a memory of its own
+			f.Writes = append(f.Writes, memory)
+		}
+	case s.goesOn():
+		f.Reads, f.Writes = append(f.Reads, s.Place+"/cache"), append(f.Writes, memory)
+		if s.Effect {
+			f.Writes = append(f.Writes, s.Place+"/effects")
+		}
+	case s.Class == ClassDeliver:
+		f.Writes = append(f.Writes, s.Place+"/cache")
+	default:
+		f.Writes = append(f.Writes, s.Place)
+	}
+	if came&Queued != 0 {
+		f.Writes = append(f.Writes, s.Place+"/queue")
+	}
+	if came&Freed != 0 {
+		f.Writes = append(f.Writes, s.Place+"/workers")
 	}
 }
 

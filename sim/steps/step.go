@@ -72,9 +72,11 @@ type Step struct {
 	Node string
 	// Watched says that somebody watches Leases.
 	Watched bool
-	// Whole says that it touches all of the agents that take part: an answer shares a rate limit
-	// with the agent's steps, or the agent is about to end.
+	// Whole says that it touches all of the processes that take part: an answer shares a rate limit
+	// with the agent's steps, the agent is about to end, or a process makes its controllers itself.
 	Whole bool
+	// Apart says that reconciles of different requests share no memory.
+	Apart bool
 	// Cause is the step that led to this one; the zero Name if none did.
 	Cause Name
 	// Alone says that its actor does one thing at a time. An actor that does several still does one
