@@ -124,7 +124,7 @@ func TestOrdersByOutcome(t *testing.T) {
 	takes := func(n int) told { return ofQueue(steps.ClassWork, n, "") }
 	queues := func(request string) told {
 		t := ofQueue(steps.ClassDeliver, 1, "")
-		t.Actor, t.queues = "a.Node", []queued{{"a", request}}
+		t.Actor, t.came, t.queues = "a.Node", steps.Queued, []queued{{"a", request}}
 		return t
 	}
 	step := func(came steps.Outcome) told {
