@@ -53,9 +53,9 @@ func (c *curious) Published() any {
 	return c.steps / 2
 }
 
-// TestAnswers: an agent that remembers who has asked it is found when two questions are swapped, and
-// one that answers by more than it publishes when a question and its Step are. The error says what
-// it must not do. One that does neither passes all along the story.
+// TestAnswers: an agent that remembers who has asked it is found when two questions are swapped,
+// and one that answers by more than it publishes when a question and its Step are. The error says
+// what it must not do. One that does neither passes all along the story.
 func TestAnswers(t *testing.T) {
 	asks := func(s steps.Step) bool { return s.Class == steps.ClassPeer && s.Object.Name != "" }
 	questions := func(one, other steps.Step) bool { return asks(one) && asks(other) && one.Independent(other) }
@@ -90,8 +90,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// busybody looks at a Node 4 to 6 times, in turn, by what its reconciles of the Node so far have done,
-// or those of any Node.
+// busybody looks at a Node 4 to 6 times, in turn, by what its reconciles of the Node so far have
+// done, or those of any Node.
 type busybody struct {
 	d    controllers.Deps
 	any  bool

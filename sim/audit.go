@@ -19,8 +19,8 @@ import (
 // the steps that wait. One world takes the two in one order, the other in the other order, and both
 // go on for a while. The error names the steps if the worlds then differ in their state or in what
 // they do next: what a reconcile has read shows only in that. Audit returns false if no pair is
-// found, or if they are independent only without what came of one of them. Controllers in a bubble are
-// never audited, because they go on only after the step.
+// found, or if they are independent only without what came of one of them. Controllers in a bubble
+// are never audited, because they go on only after the step.
 func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, other steps.Step) bool) (audited bool, err error) {
 	a, err := s.stopAt(plan, n, independent)
 	if a == nil || err != nil {

@@ -161,8 +161,8 @@ type Backend struct {
 	// Came, if set before Start, is called with all that comes of a step and might not have, as it
 	// comes.
 	Came func(of steps.Name, what steps.Outcome)
-	// Queued, if set before Start, is called when a step puts a request to the loop of an actor into
-	// its queue, where it no longer waits for its time.
+	// Queued, if set before Start, is called when a step puts a request to the loop of an actor
+	// into its queue, where it no longer waits for its time.
 	Queued func(by steps.Name, actor, request string)
 	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)

@@ -68,13 +68,13 @@ type Agent struct {
 	m      memory
 	// warned holds the Machines whose users were warned that no agent can help.
 	warned map[types.UID]bool
-	// mutex guards told, the part of m that Answer may read. Only Step uses m itself.
-	mutex sync.Mutex
-	told  told
+	// mutex guards published, the part of m that Answer may read. Only Step uses m itself.
+	mutex     sync.Mutex
+	published published
 }
 
-// told is what answers may read. Nothing in it ever changes.
-type told struct {
+// published is the part of an agent's memory that its answers may read. Nothing in it changes.
+type published struct {
 	looked bool
 	known  map[string]known
 }
@@ -130,7 +130,7 @@ func (a *Agent) load() error {
 		return fmt.Errorf("load what was known earlier in this boot: %w", err)
 	}
 	a.loaded = true
-	a.tell()
+	a.publish()
 	return nil
 }
 
@@ -142,22 +142,22 @@ func (a *Agent) save() error {
 	if err != nil {
 		return fmt.Errorf("keep what is known for the rest of this boot: %w", err)
 	}
-	a.tell()
+	a.publish()
 	return nil
 }
 
-// tell shares with Answer what it may know.
-func (a *Agent) tell() {
+// publish shares with Answer what it may know.
+func (a *Agent) publish() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	a.told = told{a.m.Looked, a.m.Known}
+	a.published = published{a.m.Looked, a.m.Known}
 }
 
-// Published returns what answers read.
+// Published implements controllers.Publisher.
 func (a *Agent) Published() any {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	return a.told
+	return a.published
 }
 
 // feed feeds the watchdog, leaves it alone, or reboots.

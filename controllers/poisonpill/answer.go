@@ -52,7 +52,7 @@ func (a *Agent) Answer(ctx context.Context, from string, request []byte) ([]byte
 		return nil, fmt.Errorf("answer %s: it may ask about a boot of its own, and not about %q of Node %q", from, q.Boot, q.Node)
 	}
 	a.mutex.Lock()
-	state := State{About: OfQuestion, Looked: a.told.looked, Known: a.told.known[q.Node].Boot == q.Boot}
+	state := State{About: OfQuestion, Looked: a.published.looked, Known: a.published.known[q.Node].Boot == q.Boot}
 	a.mutex.Unlock()
 	s, err := look(ctx, a.API)
 	if state.Reached = err == nil; state.Reached {

@@ -24,7 +24,7 @@ type told struct {
 	// many were taken before it was scheduled.
 	taken, since int
 	at           time.Duration
-	// came is what came of it that might not have.
+	// came holds all that came of it and might not have.
 	came steps.Outcome
 	// queues are the requests that it put into queues, by the actors that take them from there.
 	queues []queued

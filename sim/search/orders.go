@@ -167,8 +167,8 @@ func (a *arrangement) orders(i int) (all []scenarios.Deviation) {
 	return all
 }
 
-// over reports whether nothing comes any more of a step that comes behind the other one: its process
-// has started anew, or the request that it would put into a queue is there already.
+// over reports whether nothing comes any more of a step that comes behind the other one: its
+// process has started anew, or the request that it would put into a queue is there already.
 func (t *told) over(other *told) bool {
 	return other.Class == steps.ClassStart && other.Place == t.Place && t.Class != steps.ClassLate ||
 		t.Class == steps.ClassTimer && t.Object.Kind == "Request" && slices.Contains(other.queues, queued{t.Actor, t.Object.Name})

@@ -97,11 +97,11 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// TestOrdersByOutcome: a kubelet's renewal that leaves its Node alone comes late past those who read
-// the Node of another, and past other renewals. It may write where its Node was changed before, and
-// where an operation was applied. An agent's step needn't come late past a question unless it
-// publishes something. A step comes late no more once its process has started anew, nor a request
-// that waits for its time once it is in the queue.
+// TestOrdersByOutcome: a kubelet's renewal that leaves its Node alone comes late past those who
+// read the Node of another, and past other renewals. It may write where its Node was changed
+// before, and where an operation was applied. An agent's step needn't come late past a question
+// unless it publishes something. A step comes late no more once its process has started anew, nor a
+// request that waits for its time once it is in the queue.
 func TestOrdersByOutcome(t *testing.T) {
 	renews := func(host string, idle bool) told {
 		var came steps.Outcome

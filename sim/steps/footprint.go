@@ -39,13 +39,13 @@ type Deed struct {
 //
 //	api/KIND/NAME   an object in the API server
 //	watch/KIND      the order in which the watchers of a kind learn of its changes
-//	process/NAME    a controller process; its parts are cache, queue, in which order requests will
-//	                be taken, workers, which of them are free, memory, what its reconciles know, and
-//	                effects, how many it has had
+//	process/NAME    a controller process; its parts are cache; queue, the order in which requests
+//	                will be taken; workers, and which are free; memory of its reconciles; effects,
+//	                and how many
 //	host/NAME       a host with its kubelet
 //	kubelet/NODE    what a kubelet knows of its Node and of its Pods
-//	agent/HOST      an agent; its parts are life, whether it runs, published, what its answers
-//	                read, and step, all else that its Steps know
+//	agent/HOST      an agent; its parts are life, whether it runs; published, which its answers
+//	                read; step, all else that its Steps know
 //	power           which hosts are on
 //	watchdog/HOST   until when a watchdog waits
 //	bmc/NAME        a BMC with its rules
