@@ -67,7 +67,8 @@ type Agent struct {
 	loaded bool
 	m      memory
 	// warned holds the Machines whose users were warned that no agent can help.
-	warned map[types.UID]bool
+	warned   map[types.UID]bool
+	readings readings
 	// mutex guards published, the part of m that Answer may read. Only Step uses m itself.
 	mutex     sync.Mutex
 	published published
@@ -188,7 +189,7 @@ func (a *Agent) feed(ctx context.Context) error {
 func (a *Agent) look(ctx context.Context) error {
 	began := a.Boot.Uptime()
 	a.m.Next = began + a.Settings.Interval.Duration
-	s, err := look(ctx, a.API)
+	s, err := look(ctx, a.API, &a.readings)
 	state := State{About: OfLook, Reached: err == nil, Failing: a.m.Failures+1 >= a.Settings.Failures}
 	if err == nil {
 		a.m.learn(s)
@@ -236,7 +237,7 @@ func (a *Agent) announce(ctx context.Context, s *survey) error {
 	peers := slices.Sorted(maps.Keys(a.m.Peers))
 	wanted := Announcement{Boot: a.Boot.ID(), Peers: peers, Terms: a.Settings.terms(len(peers), a.Watchdog.Timeout()), Knows: s.knows()}
 	value := wanted.String()
-	promised := slices.ContainsFunc(a.m.Promises, func(p Announcement) bool { return p.promise() == wanted.promise() })
+	promised := slices.ContainsFunc(a.m.Promises, func(p Announcement) bool { return p.promises(wanted) })
 	if promised && node.Annotations[AgentAnnotation] == value {
 		return nil
 	}
@@ -303,7 +304,7 @@ func (a *Agent) Retire(ctx context.Context) error {
 	if err := a.load(); err != nil || len(a.m.Promises) == 0 && !a.m.Condemned {
 		return err
 	}
-	s, err := look(ctx, a.API)
+	s, err := look(ctx, a.API, &a.readings)
 	if err != nil {
 		return fmt.Errorf("retire: %w", err)
 	}
@@ -314,7 +315,7 @@ func (a *Agent) Retire(ctx context.Context) error {
 	}
 	// Whoever releases the Node sees that it has changed. But the boot may have been fenced
 	// before.
-	if s, err = look(ctx, a.API); err != nil {
+	if s, err = look(ctx, a.API, &a.readings); err != nil {
 		return fmt.Errorf("retire: %w", err)
 	}
 	if a.m.Condemned || s.fenced(a.Node, a.Boot.ID()) || s.unanswered(a.Node, a.Boot.ID()) {

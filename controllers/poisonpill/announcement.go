@@ -3,7 +3,9 @@ package poisonpill
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,10 +35,10 @@ type Announcement struct {
 	Knows []types.UID `json:"knows,omitempty"`
 }
 
-// promise returns the part that survivors compute the safe time from: all except Knows.
-func (a Announcement) promise() string {
-	a.Knows = nil
-	return a.String()
+// promises reports whether survivors compute the same safe time from both: it needs all of them
+// except Knows.
+func (a Announcement) promises(as Announcement) bool {
+	return a.Boot == as.Boot && a.Terms == as.Terms && slices.Equal(a.Peers, as.Peers)
 }
 
 func (a Announcement) String() string {
@@ -89,7 +91,39 @@ func (a Announcement) quorate(knows func(node string) bool) bool {
 	return len(a.Peers) > 0 && others <= len(a.Peers)/2
 }
 
-// knows reports whether the agent of a Node has announced that it knows a NodeFence.
-func knows(node *corev1.Node, fence types.UID) bool {
-	return slices.Contains(announced(node).Knows, fence)
+// readings remembers the announcements on Nodes, by name: most are the same at each look.
+type readings struct {
+	mutex sync.Mutex
+	last  map[string]reading
+}
+
+type reading struct {
+	text string
+	said Announcement
+}
+
+// of is announced for a Node that was looked at before. Nobody changes the result.
+func (r *readings) of(node *corev1.Node) Announcement {
+	if node == nil {
+		return Announcement{}
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	text := node.Annotations[AgentAnnotation]
+	if last, ok := r.last[node.Name]; ok && last.text == text {
+		return last.said
+	}
+	if r.last == nil {
+		r.last = make(map[string]reading)
+	}
+	said := announced(node)
+	r.last[node.Name] = reading{text, said}
+	return said
+}
+
+// forget drops those of Nodes that are gone.
+func (r *readings) forget(all map[string]*corev1.Node) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	maps.DeleteFunc(r.last, func(node string, _ reading) bool { return all[node] == nil })
 }

@@ -54,7 +54,7 @@ func (a *Agent) Answer(ctx context.Context, from string, request []byte) ([]byte
 	a.mutex.Lock()
 	state := State{About: OfQuestion, Looked: a.published.looked, Known: a.published.known[q.Node].Boot == q.Boot}
 	a.mutex.Unlock()
-	s, err := look(ctx, a.API)
+	s, err := look(ctx, a.API, &a.readings)
 	if state.Reached = err == nil; state.Reached {
 		state.Fenced, state.Marked = s.fenced(q.Node, q.Boot), s.unanswered(q.Node, q.Boot)
 	}

@@ -175,7 +175,7 @@ func TestAnnouncements(t *testing.T) {
 	a := Announcement{Boot: "b", Peers: []string{"x"}, Terms: Terms{Reset: seconds(3)}}
 	b := a
 	b.Knows = []types.UID{"u"}
-	if a.promise() != b.promise() || a.String() == b.String() {
+	if !a.promises(b) || a.String() == b.String() {
 		t.Error("what an agent knows is part of its promise")
 	}
 	for _, said := range []string{"", "null", "{", `[1]`, `{"reply":"maybe"}`, `"healthy"`} {

@@ -20,6 +20,7 @@ type survey struct {
 	fences   map[string]*fence.NodeFence
 	nodes    map[string]*corev1.Node
 	machines map[string]*clusterv1.Machine
+	readings *readings
 	// lost are the marked Machines that have no Node or name another's.
 	lost []*clusterv1.Machine
 }
@@ -27,8 +28,8 @@ type survey struct {
 // look reads the present state. NodeFences come first and Nodes last. So if a mark stands while
 // there was no NodeFence before, it wasn't answered meanwhile; and a Machine written at the
 // version read here was marked while its Node reported that boot.
-func look(ctx context.Context, api client.Reader) (*survey, error) {
-	s := &survey{fences: map[string]*fence.NodeFence{}, nodes: map[string]*corev1.Node{}, machines: map[string]*clusterv1.Machine{}}
+func look(ctx context.Context, api client.Reader, r *readings) (*survey, error) {
+	s := &survey{readings: r, fences: map[string]*fence.NodeFence{}, nodes: map[string]*corev1.Node{}, machines: map[string]*clusterv1.Machine{}}
 	var fences fence.NodeFenceList
 	if err := api.List(ctx, &fences, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the NodeFences: %w", err)
@@ -47,6 +48,7 @@ func look(ctx context.Context, api client.Reader) (*survey, error) {
 	for i := range nodes.Items {
 		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
+	r.forget(s.nodes)
 	for i := range machines.Items {
 		m := &machines.Items[i]
 		if node := m.Status.NodeRef.Name; node != "" && s.owns(m, machines.Items) {
@@ -71,7 +73,7 @@ func (s *survey) owns(m *clusterv1.Machine, machines []clusterv1.Machine) bool {
 	if proof, told := api.ByProviderID(m, node); told {
 		return proof.Owner == api.Own
 	}
-	reported := announced(node).Boot
+	reported := s.readings.of(node).Boot
 	if f := s.fences[name]; f != nil && f.Spec.Machine.UID == m.UID {
 		reported = bootOf(node)
 	}
@@ -112,6 +114,11 @@ func (s *survey) fenced(node, boot string) bool {
 func (s *survey) unanswered(node, boot string) bool {
 	told := bootOf(s.nodes[node])
 	return s.marked(node) && s.fences[node] == nil && (told == boot || s.nodes[node] == nil)
+}
+
+// knownTo reports whether the agent of a Node has announced that it knows a NodeFence.
+func (s *survey) knownTo(node string, fence types.UID) bool {
+	return slices.Contains(s.readings.of(s.nodes[node]).Knows, fence)
 }
 
 // knows returns the UIDs of all NodeFences, sorted.

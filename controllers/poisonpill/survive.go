@@ -160,14 +160,14 @@ func (a *Agent) facts(s *survey, name string) State {
 func (a *Agent) observe(w *wait, s *survey, f *fence.NodeFence) {
 	now, node := a.Boot.Uptime(), s.nodes[f.Name]
 	if node != nil {
-		if p := announced(node); p.promise() != w.Promise.promise() {
+		if p := s.readings.of(node); !p.promises(w.Promise) {
 			w.Promise, w.Quorate = p, false
 		}
 		w.Missing = false
 	} else if !w.Missing {
 		w.Missing, w.Gone = true, now
 	}
-	if quorate := w.Promise.quorate(func(peer string) bool { return s.nodes[peer] != nil && knows(s.nodes[peer], f.UID) }); quorate && !w.Quorate {
+	if quorate := w.Promise.quorate(func(peer string) bool { return s.nodes[peer] != nil && s.knownTo(peer, f.UID) }); quorate && !w.Quorate {
 		w.Quorate, w.Since = true, now
 	}
 }
