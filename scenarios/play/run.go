@@ -221,7 +221,8 @@ const aftermath = 15 * time.Second
 
 // patience bounds a run that makes progress for ever, since every event restarts a budget. Settling
 // takes at most patience times the run's budget. A step takes at most twice patience times its own:
-// once for the world and once for the schedule's delays.
+// once for the world and once for the schedule's delays. Of events that are alike, so many restart
+// it.
 const patience = 5
 
 // bringUp is for how long nothing may come any closer to a healthy topology: a host that boots
@@ -333,9 +334,11 @@ func (r *run) endSchedule() bool {
 // broken, or nothing has come any closer for the budget. The budget measures being
 // stuck rather than being slow: it starts again with every event that is progress,
 // but not for ever, since controllers that fight each other make events without
-// end; and what the schedule itself delays doesn't use it up, within the same bounds.
+// end, and some stories the same ones again and again; and what the schedule itself
+// delays doesn't use it up, within the same bounds.
 func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
 	began, last, done := r.now, r.now, false
+	alike := make(map[[4]string]int)
 	for !done && r.outcome.Err == nil && r.outcome.Broken == nil {
 		until := min(last+budget+r.late, began+2*patience*budget)
 		if r.now >= until {
@@ -343,7 +346,10 @@ func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
 		}
 		r.advance(until, func(e history.Event) bool {
 			if progress(e) {
-				last = e.At
+				like := [4]string{string(e.Kind), e.Host, e.Object, e.Key}
+				if alike[like]++; alike[like] <= patience {
+					last = e.At
+				}
 			}
 			done = enough(e)
 			return done || r.outcome.Broken != nil

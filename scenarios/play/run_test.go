@@ -2,6 +2,7 @@ package play
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -36,22 +37,27 @@ func (t *told) Advance(until time.Duration, each func(history.Event) bool) (time
 // A topology has as long to come up as something comes of it: a slow machine takes longer, and a
 // broken one says nothing more.
 func TestBringUp(t *testing.T) {
-	every := func(step time.Duration, steps int) told {
+	every := func(step time.Duration, steps int, hosts ...string) told {
 		var events told
 		for i := 1; i <= steps; i++ {
-			events = append(events, history.Event{At: time.Duration(i) * step, Kind: history.PowerOn, Host: "worker-1"})
+			events = append(events, history.Event{At: time.Duration(i) * step, Kind: history.PowerOn, Host: hosts[i%len(hosts)]})
 		}
 		return events
 	}
-	slow := append(every(4*time.Minute, 5), history.Event{At: 21 * time.Minute, Kind: history.RunStarted})
+	rack := make([]string, 100)
+	for i := range rack {
+		rack[i] = fmt.Sprint("worker-", i)
+	}
+	slow := append(every(4*time.Minute, 5, "worker-1"), history.Event{At: 21 * time.Minute, Kind: history.RunStarted})
 	for _, test := range []struct {
 		name  string
 		world told
 		stuck string
 	}{
 		{"slow, and up", slow, ""},
-		{"nothing more comes", every(time.Minute, 3), "not up and healthy 8m0s after the run began"},
-		{"for ever", every(time.Minute, 200), "not up and healthy 50m0s after the run began"},
+		{"nothing more comes", every(time.Minute, 3, "worker-1"), "not up and healthy 8m0s after the run began"},
+		{"the same for ever", every(time.Minute, 200, "worker-1"), "not up and healthy 10m0s after the run began"},
+		{"something else for ever", every(time.Minute, 200, rack...), "not up and healthy 50m0s after the run began"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan := &scenarios.Plan{Spec: scenarios.Spec{Invariants: []string{"hold-respected"}}}
