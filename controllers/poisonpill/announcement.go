@@ -102,7 +102,7 @@ type reading struct {
 	said Announcement
 }
 
-// of is announced for a Node that was looked at before. Nobody changes the result.
+// of is announced for a Node that was looked at before. The result must not be changed.
 func (r *readings) of(node *corev1.Node) Announcement {
 	if node == nil {
 		return Announcement{}

@@ -221,8 +221,8 @@ const aftermath = 15 * time.Second
 
 // patience bounds a run that makes progress for ever, since every event restarts a budget. Settling
 // takes at most patience times the run's budget. A step takes at most twice patience times its own:
-// once for the world and once for the schedule's delays. Of events that are alike, so many restart
-// it.
+// once for the world and once for the schedule's delays. Of events that are alike, patience of them
+// restart it.
 const patience = 5
 
 // bringUp is for how long nothing may come any closer to a healthy topology: a host that boots
