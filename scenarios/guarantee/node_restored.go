@@ -32,7 +32,7 @@ var nodeRestored = invariant.Invariant{
 //
 // It was schedulable before unless it was cordoned already when the first thing happened to it: its
 // boot ended, it stopped being Ready, was deleted, or fencing was decided. Whoever cordons it later
-// must uncordon it.
+// must uncordon it, and a process under test must remove each taint of its own that keeps Pods away.
 type nodes struct {
 	invariant.Promise
 	roles invariant.Roles
@@ -55,6 +55,8 @@ type nodeHost struct {
 	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes
 	// its kubelet register again.
 	forsaken string
+	// repels are the taints on the Node that keep Pods away and that processes under test have set.
+	repels string
 	// leaving says that its Machine is being deleted, or was: its Node goes with it.
 	leaving bool
 	// wasCordoned and wanted are how the Node was before. owed is a cordon that somebody else had
@@ -113,6 +115,24 @@ func (b *belonging) taken(now string) string {
 	return strings.Join(gone, ",")
 }
 
+// repel notes which taints of processes under test keep Pods away from the Node now. A taint that a
+// user had set isn't theirs.
+func (c *nodes) repel(h *nodeHost, e *history.Event) {
+	taints := &h.belongings[1]
+	repels := history.MissingLabels(history.MissingLabels(e.Value, h.repels), h.repels)
+	for pair := range strings.SplitSeq(history.MissingLabels(history.JoinLabels(taints.has, taints.theirs), e.Value), ",") {
+		taint, _, _ := strings.Cut(pair, "=")
+		switch {
+		case !strings.HasSuffix(taint, ":NoSchedule") && !strings.HasSuffix(taint, ":NoExecute"):
+		case e.Actor == "":
+			c.Suspend(e, " by nobody knows whom")
+		case c.roles.Tested(e.Actor):
+			repels, h.since = history.JoinLabels(repels, pair), *e
+		}
+	}
+	h.repels = repels
+}
+
 // become notes what the Node has now, by whoever e is of.
 func (c *nodes) become(h *nodeHost, b *belonging, e *history.Event) {
 	switch gone := b.taken(e.Value); {
@@ -155,11 +175,11 @@ func (c *nodes) judge(e *history.Event) {
 	switch e.Kind {
 	case history.NodeTakenOver: // as it is
 		was := c.hosts.Of(e.Value)
-		h.had, h.uid, h.ready, h.cordoned, h.belongings = true, e.UID, was.ready, was.cordoned, was.belongings
+		h.had, h.uid, h.ready, h.cordoned, h.belongings, h.repels = true, e.UID, was.ready, was.cordoned, was.belongings, was.repels
 		was.had, was.uid = false, ""
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
-		h.ready, h.cordoned, h.calledOff = false, false, false
+		h.ready, h.cordoned, h.calledOff, h.repels = false, false, false, ""
 		for i := range h.belongings {
 			b := &h.belongings[i]
 			if c.roles.Tested(e.Actor) {
@@ -211,6 +231,9 @@ func (c *nodes) judge(e *history.Event) {
 		}
 		h.ready = false
 	case history.NodeLabels, history.NodeTaints, history.NodeAnnotations:
+		if e.Kind == history.NodeTaints {
+			c.repel(h, e)
+		}
 		for i := range sorts {
 			if sorts[i].kind == e.Kind {
 				c.become(h, &h.belongings[i], e)
@@ -278,6 +301,8 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Dura
 		what = "is still cordoned"
 	case s.calledOff:
 		what = "is still called out of service"
+	case s.repels != "" && s.disturbed:
+		what = "still has taints of controllers, which keep Pods away: " + s.repels
 	case s.owed.Kind != "":
 		what = "is not cordoned again, as " + s.owed.Actor + " had cordoned it at " + invariant.Seconds(s.owed.At)
 	case s.belongings.lacks() != "":
