@@ -2,7 +2,11 @@ package guarantee
 
 import (
 	"iter"
+	"slices"
 	"strings"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -10,7 +14,7 @@ import (
 
 var deletionEnds = invariant.Invariant{
 	ID:       "deletion-ends",
-	Claim:    "A Machine being deleted is eventually gone, once no hook holds it back.",
+	Claim:    "A Machine being deleted is eventually gone, once no hook and no budget holds it back.",
 	Seed:     "003",
 	Liveness: true,
 	Wakes:    []history.Kind{history.MachineDeleting},
@@ -22,8 +26,9 @@ var deletionEnds = invariant.Invariant{
 // endings judges the Machines that are being deleted after healing.
 //
 // Excused is a deletion that waits for people: for the owners of its hooks, for whoever has paused
-// it, or because the state of its host can't be determined: the host no longer belongs to the
-// Machine, was deprovisioned, or has no BareMetalHost.
+// it, for those whose budget protects a Pod that is to be drained, however long that takes, or
+// because the state of its host can't be determined: the host no longer belongs to the Machine, was
+// deprovisioned, or has no BareMetalHost.
 type endings struct {
 	invariant.Promise
 	roles invariant.Roles
@@ -31,13 +36,18 @@ type endings struct {
 }
 
 type ending struct {
-	machine   string
-	deleting  history.Event
-	hooks     []string
-	paused    bool
-	consumer  string
-	unmanaged bool
-	node      bool
+	machine  string
+	deleting history.Event
+	hooks    []string
+	paused   bool
+	// protected are the Pods on its Node that a budget protects, without those that no drain
+	// evicts, which are stays. undrained says that a user wants no drain, or only for some time, and
+	// drained that the Machine itself is said to be past it.
+	protected, stays   []string
+	undrained, drained bool
+	consumer           string
+	unmanaged          bool
+	node               bool
 	// taken says that a process under test has taken the host from the Machine.
 	taken bool
 }
@@ -55,17 +65,20 @@ func (c *endings) judge(h *ending, e *history.Event) {
 	case history.MachineCreated:
 		h.machine, h.deleting = e.Object, history.Event{}
 	case history.MachineDeleting:
-		h.machine, h.deleting = e.Object, *e
+		h.machine, h.deleting, h.drained = e.Object, *e, false
 		c.Judged++
 	case history.MachineDeleted:
-		h.deleting, h.hooks, h.paused = history.Event{}, nil, false
+		h.deleting, h.hooks, h.paused, h.undrained = history.Event{}, nil, false, false
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if !strings.HasPrefix(e.Object, "Machine/") {
 			return
 		}
 		set := e.Kind == history.AnnotationSet
-		if e.Key == invariant.PausedAnnotation {
+		switch e.Key {
+		case invariant.PausedAnnotation:
 			h.paused = set
+		case invariant.SkipDrainAnnotation:
+			h.undrained = set
 		}
 		if strings.HasPrefix(e.Key, invariant.PreDrainHook) || strings.HasPrefix(e.Key, invariant.PreTerminateHook) {
 			h.hooks = invariant.Without(h.hooks, e.Key)
@@ -73,6 +86,21 @@ func (c *endings) judge(h *ending, e *history.Event) {
 				h.hooks = append(h.hooks, e.Key)
 			}
 		}
+	case history.DeletionPhase: // which ends an excuse, and is none
+		h.drained = h.drained || e.Value != "" && e.Value != clusterv1.MachineDeletingWaitingForPreDrainHookReason && e.Value != clusterv1.MachineDeletingDrainingNodeReason
+	case history.DrainTimeout:
+		limit, err := time.ParseDuration(e.Value)
+		h.undrained = err == nil && limit > 0
+	case history.PodBound:
+		if e.Key != "" {
+			h.stays = append(h.stays, e.UID)
+		}
+	case history.PodProtected:
+		if !slices.Contains(h.stays, e.UID) {
+			h.protected = append(invariant.Without(h.protected, e.UID), e.UID)
+		}
+	case history.PodUnprotected, history.PodTerminating, history.PodDeleted:
+		h.protected = invariant.Without(h.protected, e.UID)
 	case history.HostConsumer:
 		h.taken = c.roles.Tested(e.Actor) && (h.taken || h.machine != "" && h.consumer == h.machine) && e.Value != h.machine
 		h.consumer = e.Value
@@ -87,7 +115,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 
 // waitsForPeople reports whether no controller under test may end the deletion.
 func (h *ending) waitsForPeople() bool {
-	return h.paused || len(h.hooks) > 0 || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
+	return h.paused || len(h.hooks) > 0 || h.node && len(h.protected) > 0 && !h.undrained && !h.drained || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
 }
 
 func (c *endings) Lacks() iter.Seq[invariant.Lack] {

@@ -198,6 +198,10 @@ const (
 	// Key is the PodDisruptionBudget that would have refused an eviction, where none was asked for.
 	PodTerminating Kind = "pod-terminating"
 	PodDeleted     Kind = "pod-deleted"
+	// PodProtected and PodUnprotected are the times from when on, and no longer, an eviction of the
+	// Pod is refused. Key is the PodDisruptionBudget, or several.
+	PodProtected   Kind = "pod-protected"
+	PodUnprotected Kind = "pod-unprotected"
 	// AnnotationSet and AnnotationRemoved are changes of an annotation on a
 	// BareMetalHost or Machine that asks for fencing or keeps controllers from it.
 	// Key is the annotation; Value its value. Setting one that is there is a change
@@ -336,7 +340,7 @@ func (k Kind) Layer() Layer {
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
 		StorageUnfenceAsked, NodeCreated, NodeDeleted, NodeTakenOver,
 		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
-		PodDeleted, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
+		PodDeleted, PodProtected, PodUnprotected, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
 		CheckChanged, MachineCondition, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
@@ -514,6 +518,8 @@ var phrases = map[Kind]string{
 	NodeNotReady:         "the Node of {host} stopped being Ready",
 	PodBound:             "{object} was bound to {host}",
 	PodTerminating:       "{object} on {host} was marked for deletion",
+	PodProtected:         "{key} forbade from then on to evict {object} from {host}",
+	PodUnprotected:       "{key} no longer forbade to evict {object} from {host}",
 	PodDeleted:           "{object} on {host} was deleted",
 	AnnotationSet:        "{key} was set on {object}",
 	AnnotationRemoved:    "{key} was removed from {object}",

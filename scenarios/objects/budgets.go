@@ -3,38 +3,109 @@ package objects
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// budgets holds the PodDisruptionBudgets of a run by their names; nil knows none. A lab watches
-// each kind by itself.
+// budgets holds the PodDisruptionBudgets of a run by their names, and the Pods that they may protect;
+// nil knows none. A lab watches each kind by itself.
 type budgets struct {
 	mutex sync.Mutex
-	all   map[string]*policyv1.PodDisruptionBudget
+	all   map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	pods  map[types.NamespacedName]*corev1.Pod
+	// protected has the budgets that protect a Pod.
+	protected map[types.NamespacedName]string
 }
 
-// note keeps what a budget has become.
-func (b *budgets) note(before, after metav1.Object) {
-	gone, was := before.(*policyv1.PodDisruptionBudget)
-	budget, is := after.(*policyv1.PodDisruptionBudget)
-	if b == nil || !was && !is {
+func newBudgets() *budgets {
+	return &budgets{
+		all: make(map[types.NamespacedName]*policyv1.PodDisruptionBudget), pods: make(map[types.NamespacedName]*corev1.Pod),
+		protected: make(map[types.NamespacedName]string),
+	}
+}
+
+// note keeps what a budget or a Pod has become, and emits which Pods are protected from now on, or no
+// longer. The host of an event is its Node.
+func (b *budgets) note(before, after metav1.Object, emit func(history.Event)) {
+	if b == nil {
 		return
 	}
 	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.all == nil {
-		b.all = make(map[string]*policyv1.PodDisruptionBudget)
+	var events []history.Event
+	is := after
+	if is == nil {
+		is = before
 	}
-	if is {
-		b.all[budget.Namespace+"/"+budget.Name] = budget
-	} else {
-		delete(b.all, gone.Namespace+"/"+gone.Name)
+	switch obj := is.(type) {
+	case *corev1.Pod:
+		key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+		if after == nil || obj.DeletionTimestamp != nil { // which has an event of its own
+			delete(b.pods, key)
+			delete(b.protected, key)
+			break
+		}
+		b.pods[key] = obj
+		events = b.protect(events, key)
+	case *policyv1.PodDisruptionBudget:
+		key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+		if b.all[key] = obj; after == nil {
+			delete(b.all, key)
+		}
+		pods := slices.SortedFunc(maps.Keys(b.pods), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+		for _, pod := range pods {
+			events = b.protect(events, pod)
+		}
 	}
+	b.mutex.Unlock()
+	for _, e := range events {
+		emit(e)
+	}
+}
+
+// protect appends what has changed about the protection of a Pod.
+func (b *budgets) protect(events []history.Event, key types.NamespacedName) []history.Event {
+	pod, was := b.pods[key], b.protected[key]
+	now := ""
+	if pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning {
+		now = b.forbids(pod)
+	}
+	if now == was {
+		return events
+	}
+	e := history.Event{Kind: history.PodProtected, Host: pod.Spec.NodeName, Object: "Pod/" + pod.Name, UID: string(pod.UID), Key: now}
+	if b.protected[key] = now; now == "" {
+		delete(b.protected, key)
+		e.Kind, e.Key = history.PodUnprotected, was
+	}
+	return append(events, e)
+}
+
+// forbids returns the budget on account of which the API server refuses to evict a Pod that runs:
+// the only one of the Pod allows no disruption, or has yet to count, or there are several. Otherwise
+// it returns "".
+func (b *budgets) forbids(pod *corev1.Pod) string {
+	var of []string
+	allows := true
+	for key, budget := range b.all { // order does not matter: sorted below
+		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil || key.Namespace != pod.Namespace || !selector.Matches(apilabels.Set(pod.Labels)) {
+			continue
+		}
+		of = append(of, "PodDisruptionBudget/"+key.Name)
+		allows = budget.Status.DisruptionsAllowed > 0 && budget.Status.ObservedGeneration >= budget.Generation
+	}
+	if allows && len(of) < 2 {
+		return ""
+	}
+	slices.Sort(of)
+	return strings.Join(of, ",")
 }
 
 // passedOver returns the budget that forbade the deletion of a Pod without an eviction, or "". A
@@ -52,10 +123,10 @@ func (b *budgets) passedOver(pod *corev1.Pod) string {
 	}) {
 		return ""
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.all)) {
-		budget := b.all[name]
+	for _, key := range slices.SortedFunc(maps.Keys(b.all), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
+		budget := b.all[key]
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err == nil && budget.Namespace == pod.Namespace && budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed == 0 && selector.Matches(apilabels.Set(pod.Labels)) {
+		if err == nil && key.Namespace == pod.Namespace && budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed == 0 && selector.Matches(apilabels.Set(pod.Labels)) {
 			return "PodDisruptionBudget/" + budget.Name
 		}
 	}

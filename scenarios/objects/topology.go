@@ -84,7 +84,7 @@ type Names struct {
 
 // NamesOf returns the names of a topology, which a run begins with, and its health check, if any.
 func NamesOf(topology *scenarios.Topology, check *scenarios.HealthCheck) Names {
-	names := Names{make(map[string][]string), make(map[string]string), new(budgets), newChecks(check)}
+	names := Names{make(map[string][]string), make(map[string]string), newBudgets(), newChecks(check)}
 	for i := range topology.Hosts {
 		h := &topology.Hosts[i]
 		names.nodes[h.Node()], names.machines[h.Machine()] = append(names.nodes[h.Node()], h.Name), h.Name
@@ -153,7 +153,10 @@ func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(histo
 	if kind.Changes == nil {
 		return
 	}
-	n.budgets.note(before, after)
+	n.budgets.note(before, after, func(e history.Event) {
+		e.Host = n.host(scenarios.AfterNode, e.Host)
+		emit(e)
+	})
 	kind.Changes(before, after, see)
 }
 
