@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -35,14 +33,17 @@ type endings struct {
 	hosts invariant.Roster[ending]
 }
 
+// drainPhases are the phases of a deletion whose drain is still to be done.
+var drainPhases = []string{"WaitingForPreDrainHook", "DrainingNode"}
+
 type ending struct {
 	machine  string
 	deleting history.Event
 	hooks    []string
 	paused   bool
 	// protected are the Pods on its Node that a budget protects, without those that no drain
-	// evicts, which are stays. undrained says that a user wants no drain, or only for some time, and
-	// drained that the Machine itself is said to be past it.
+	// evicts, which are stays. undrained says that a user wants no drain, or only for some time,
+	// and drained that the Machine itself is said to be past it.
 	protected, stays   []string
 	undrained, drained bool
 	consumer           string
@@ -87,7 +88,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 			}
 		}
 	case history.DeletionPhase: // which ends an excuse, and is none
-		h.drained = h.drained || e.Value != "" && e.Value != clusterv1.MachineDeletingWaitingForPreDrainHookReason && e.Value != clusterv1.MachineDeletingDrainingNodeReason
+		h.drained = h.drained || e.Value != "" && !slices.Contains(drainPhases, e.Value)
 	case history.DrainTimeout:
 		limit, err := time.ParseDuration(e.Value)
 		h.undrained = err == nil && limit > 0

@@ -32,7 +32,8 @@ var nodeRestored = invariant.Invariant{
 //
 // It was schedulable before unless it was cordoned already when the first thing happened to it: its
 // boot ended, it stopped being Ready, was deleted, or fencing was decided. Whoever cordons it later
-// must uncordon it, and a process under test must remove each taint of its own that keeps Pods away.
+// must uncordon it, and a process under test must remove each taint of its own that keeps Pods
+// away.
 type nodes struct {
 	invariant.Promise
 	roles invariant.Roles

@@ -15,8 +15,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// budgets holds the PodDisruptionBudgets of a run by their names, and the Pods that they may protect;
-// nil knows none. A lab watches each kind by itself.
+// budgets holds the PodDisruptionBudgets of a run by their names, and the Pods that they may
+// protect; nil knows none. A lab watches each kind by itself.
 type budgets struct {
 	mutex sync.Mutex
 	all   map[types.NamespacedName]*policyv1.PodDisruptionBudget
@@ -32,8 +32,8 @@ func newBudgets() *budgets {
 	}
 }
 
-// note keeps what a budget or a Pod has become, and emits which Pods are protected from now on, or no
-// longer. The host of an event is its Node.
+// note keeps what a budget or a Pod has become, and emits which Pods are protected from now on, or
+// no longer. The host of an event is its Node.
 func (b *budgets) note(before, after metav1.Object, emit func(history.Event)) {
 	if b == nil {
 		return
@@ -89,8 +89,8 @@ func (b *budgets) protect(events []history.Event, key types.NamespacedName) []hi
 }
 
 // forbids returns the budget on account of which the API server refuses to evict a Pod that runs:
-// the only one of the Pod allows no disruption, or has yet to count, or there are several. Otherwise
-// it returns "".
+// the only one of the Pod allows no disruption, or has yet to count, or there are several.
+// Otherwise it returns "".
 func (b *budgets) forbids(pod *corev1.Pod) string {
 	var of []string
 	allows := true
