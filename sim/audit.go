@@ -26,10 +26,12 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 	if a == nil || err != nil {
 		return false, err
 	}
+	defer a.end()
 	b, err := s.stopAt(plan, a.passed, nil)
 	if b == nil || err != nil {
 		return false, errors.Join(err, errors.New("audit the independence of steps: the same plan has not come as far again"))
 	}
+	defer b.end()
 	one, other := a.waiting()[0], a.other
 	differ := a.differ(b, one, other)
 	if doing, beside := a.known[one], a.known[other]; (a.busy || b.busy) && doing.MayBeIndependent(beside) && !doing.Independent(beside) {
@@ -113,13 +115,11 @@ func (s *Simulator) stopAt(plan *scenarios.Plan, n int, independent func(one, ot
 		return scenarios.Deviation{}, false
 	}
 	outcome, err := play.Run(context.Background(), plan, a, nil)
-	switch {
-	case err != nil:
-		return nil, err
-	case errors.Is(outcome.Err, errFar):
+	if err == nil && errors.Is(outcome.Err, errFar) {
 		return a, nil
 	}
-	return nil, nil
+	a.end()
+	return nil, err
 }
 
 // Advance implements play.Backend.
@@ -144,8 +144,11 @@ func (a *audited) Advance(until time.Duration, each func(history.Event) bool) (t
 	}
 }
 
-// Stop implements play.Backend: the world is still needed.
+// Stop implements play.Backend: the world is still needed, until end.
 func (a *audited) Stop() ([]play.Artifact, error) { return nil, nil }
+
+// end ends the world with all that its processes have begun.
+func (a *audited) end() { _, _ = a.Backend.Stop() }
 
 // here reports whether to stop: it chooses the other step.
 func (a *audited) here() bool {

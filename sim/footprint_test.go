@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,28 @@ func TestIndependence(t *testing.T) {
 	}
 	if independent < 250 || byOutcome < 100 {
 		t.Errorf("%d pairs were independent, and %d by what came of them", independent, byOutcome)
+	}
+}
+
+// TestAuditsEnd: no audit leaves what its two worlds have begun.
+func TestAuditsEnd(t *testing.T) {
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := simtest.Plan(t, "../scenarios/catalog/poison-pill/agent-is-gone.yaml")
+	all := func(audits int) {
+		for n := range audits {
+			if _, err := s.Audit(plan, n*37%400, steps.Step.MayBeIndependent); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all(5) // the simulator keeps some threads for the next run
+	before := runtime.NumGoroutine()
+	all(100)
+	if after := runtime.NumGoroutine(); after > before+8 {
+		t.Errorf("there are %d goroutines behind 100 audits, and %d before", after, before)
 	}
 }
 

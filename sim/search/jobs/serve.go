@@ -52,7 +52,6 @@ type answer struct {
 // Serve runs a worker, until its input or the context ends. Now is the wall clock, by which it
 // measures how long a schedule takes.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, now func() time.Time) error {
-	workers.Tune()
 	simulator, err := sim.New()
 	if err != nil {
 		return err
@@ -125,6 +124,7 @@ func (w *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	w.player = search.NewPlayer(w.simulator, w.search.Story)
+	workers.Tune()
 	if known, now := w.Digest, w.benign.History.Digest(); known != "" && known != now {
 		return fmt.Errorf("the default schedule comes out as %s, and was surveyed as %s: the programs have changed, so remove the survey beside the blobs", now, known)
 	}

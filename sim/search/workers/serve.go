@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/fencelab/fencelab/scenarios/campaign"
@@ -13,21 +14,24 @@ import (
 	"github.com/fencelab/fencelab/sim/search"
 )
 
-// memory is the heap size at which a worker collects garbage. Everything that a schedule allocates
-// is dead by its end, so a late collection has less to do; twice as much is no faster, and a short
-// search spends a twentieth of its time on first touching it.
+// memory is how much a worker allocates before it collects garbage. Everything that a schedule
+// allocates is dead by its end, so a late collection has less to do; twice as much is no faster, and
+// a short search spends a twentieth of its time on first touching it.
 const memory = 100 << 20
 
-// Tune makes this process one that plays schedules and does nothing else.
+// Tune makes this process one that plays schedules and does nothing else, beside what it keeps by
+// now: a worker that keeps more than its limit would do little but collect garbage.
 func Tune() {
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(memory)
+	runtime.GC()
+	var kept runtime.MemStats
+	runtime.ReadMemStats(&kept)
+	debug.SetMemoryLimit(int64(kept.HeapAlloc) + memory)
 }
 
 // Serve runs a worker: it plays the schedules that it reads, and writes their results. It ends
 // when its input does, or the context, after the schedule that it plays.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	Tune()
 	simulator, err := sim.New()
 	if err != nil {
 		return err
@@ -37,6 +41,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := from.Decode(&story); err != nil {
 		return fmt.Errorf("read the story: %w", err)
 	}
+	Tune()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	batches := make(chan []campaign.Schedule, inHand)
