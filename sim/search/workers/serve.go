@@ -15,8 +15,8 @@ import (
 )
 
 // memory is how much a worker allocates before it collects garbage. Everything that a schedule
-// allocates is dead by its end, so a late collection has less to do; twice as much is no faster, and
-// a short search spends a twentieth of its time on first touching it.
+// allocates is dead by its end, so a late collection has less to do; twice as much is no faster,
+// and a short search spends a twentieth of its time on first touching it.
 const memory = 100 << 20
 
 // Tune makes this process one that plays schedules and does nothing else, beside what it keeps by
