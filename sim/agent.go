@@ -86,7 +86,7 @@ func (r *resident) published() any {
 func (r *resident) publishes(before any) {
 	_, answers := r.agent.(controllers.Answerer)
 	if now := r.published(); answers && (now == nil || !reflect.DeepEqual(before, now)) {
-		r.p.w.came(steps.Published)
+		r.p.w.comes(steps.Published)
 	}
 }
 
@@ -268,9 +268,7 @@ func (r *resident) send(c *call, node string, request []byte, answered func([]by
 			return
 		}
 		to.resident.asked(p.deps.Host.Node, asker, request, func(said []byte, err error) {
-			if p.w.came != nil {
-				p.w.came(steps.Answered)
-			}
+			p.w.comes(steps.Answered)
 			if p.w.network.carries(to.uplink.at, p.uplink.at) {
 				answered(said, err)
 			}

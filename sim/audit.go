@@ -34,21 +34,22 @@ func (s *Simulator) Audit(plan *scenarios.Plan, n int, independent func(one, oth
 	defer b.end()
 	one, other := a.waiting()[0], a.other
 	differ := a.differ(b, one, other)
-	if doing, beside := a.known[one], a.known[other]; (a.busy || b.busy) && doing.MayBeIndependent(beside) && !doing.Independent(beside) {
+	first, second := a.known[one], a.known[other]
+	if (a.busy || b.busy) && first.MayBeIndependent(second) && !first.Independent(second) {
 		return false, nil // it proves nothing
 	}
 	if differ == "" {
 		return true, nil
 	}
-	of := func(n steps.Name) string { return fmt.Sprintf("%s (%s)", n, a.known[n].Footprint()) }
+	of := func(s steps.Step) string { return fmt.Sprintf("%s (%s)", s.Name(), s.Footprint()) }
 	why := "one of the footprints is too small"
-	if asks := func(s steps.Step) bool { return s.Answers != "" || s.Class == steps.ClassPeer }; asks(a.known[one]) || asks(a.known[other]) {
+	if asks := func(s steps.Step) bool { return s.Answers != "" || s.Class == steps.ClassPeer }; asks(first) || asks(second) {
 		why += ", or the agent's Answer changes what its Step or another answer reads, or goes by more than it has published, which it must not"
 	}
-	if doing, beside := a.known[one], a.known[other]; doing.Apart && beside.Apart && doing.Place == beside.Place {
+	if first.Apart && second.Apart && first.Place == second.Place {
 		why += ", or the reconciles of different requests share more than the cache, though the controller is registered as Apart"
 	}
-	return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: %s; %s", of(one), of(other), differ, why)
+	return false, fmt.Errorf("%s and %s are said to be independent, and lead to another world when they are swapped: %s; %s", of(first), of(second), differ, why)
 }
 
 // aftermath are the times behind two swapped steps at which their worlds are compared: when the

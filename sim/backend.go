@@ -502,8 +502,8 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 // committed handles every change in the API: it emits events and notifies the caches that watch
 // the kind.
 func (b *Backend) committed(c kube.Change) {
-	if b.w.came != nil && c.Kind == b.sim.kinds.node {
-		b.w.came(steps.NodeWritten)
+	if c.Kind == b.sim.kinds.node {
+		b.w.comes(steps.NodeWritten)
 	}
 	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields.Of(kind)) > 0 {
 		b.changed(kind, c)
@@ -577,8 +577,8 @@ func nameOf(c kube.Change) string {
 
 // noticed sees every event when it happens.
 func (b *Backend) noticed(e history.Event) {
-	if b.w.came != nil && e.Kind == history.WatchdogFired {
-		b.w.came(steps.Fired)
+	if e.Kind == history.WatchdogFired {
+		b.w.comes(steps.Fired)
 	}
 	if e.Kind.Layer() == history.World || e.Kind == history.LinkCut {
 		b.countMembers(&e)

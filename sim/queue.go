@@ -122,9 +122,7 @@ func (q *queue) next() uint64 {
 // add puts a request into the queue, for later unless after is 0. What is there
 // already keeps the more important priority and the earlier time.
 func (q *queue) add(e *entry, after time.Duration, priority int) {
-	if q.p.w.came != nil {
-		q.p.w.came(steps.Queued)
-	}
+	q.p.w.comes(steps.Queued)
 	switch {
 	case !e.queued:
 		e.queued, e.priority, e.order = true, priority, q.next()
@@ -231,7 +229,7 @@ func (q *queue) release(e *entry) {
 	e.locked = false
 	e.of.busy--
 	if q.p.w.came != nil && q.available(e.of) > 0 {
-		q.p.w.came(steps.Freed)
+		q.p.w.comes(steps.Freed)
 	}
 	q.wake(e.of)
 }

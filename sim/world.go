@@ -294,6 +294,13 @@ func (w *world) cancel(s *step) {
 	}
 }
 
+// comes reports what comes of the present step and might not have.
+func (w *world) comes(what steps.Outcome) {
+	if w.came != nil {
+		w.came(what)
+	}
+}
+
 // emit records an event at the present time.
 func (w *world) emit(e history.Event) {
 	if e.Kind == history.ControllerEffect {

@@ -59,8 +59,7 @@ func (b *budgets) note(before, after metav1.Object, emit func(history.Event)) {
 		if b.all[key] = obj; after == nil {
 			delete(b.all, key)
 		}
-		pods := slices.SortedFunc(maps.Keys(b.pods), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
-		for _, pod := range pods {
+		for _, pod := range sorted(b.pods) {
 			events = b.protect(events, pod)
 		}
 	}
@@ -92,20 +91,37 @@ func (b *budgets) protect(events []history.Event, key types.NamespacedName) []hi
 // the only one of the Pod allows no disruption, or has yet to count, or there are several.
 // Otherwise it returns "".
 func (b *budgets) forbids(pod *corev1.Pod) string {
-	var of []string
-	allows := true
-	for key, budget := range b.all { // order does not matter: sorted below
-		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil || key.Namespace != pod.Namespace || !selector.Matches(apilabels.Set(pod.Labels)) {
-			continue
-		}
-		of = append(of, "PodDisruptionBudget/"+key.Name)
-		allows = budget.Status.DisruptionsAllowed > 0 && budget.Status.ObservedGeneration >= budget.Generation
-	}
-	if allows && len(of) < 2 {
+	of := b.of(pod)
+	if len(of) == 0 || len(of) == 1 && counted(of[0]) && of[0].Status.DisruptionsAllowed > 0 {
 		return ""
 	}
-	slices.Sort(of)
-	return strings.Join(of, ",")
+	var names []string
+	for _, budget := range of {
+		names = append(names, "PodDisruptionBudget/"+budget.Name)
+	}
+	return strings.Join(names, ",")
+}
+
+// of returns the budgets of a Pod, by their names.
+func (b *budgets) of(pod *corev1.Pod) (all []*policyv1.PodDisruptionBudget) {
+	for _, key := range sorted(b.all) {
+		budget := b.all[key]
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err == nil && key.Namespace == pod.Namespace && selector.Matches(apilabels.Set(pod.Labels)) {
+			all = append(all, budget)
+		}
+	}
+	return all
+}
+
+// counted reports whether a budget's status is about its present spec.
+func counted(budget *policyv1.PodDisruptionBudget) bool {
+	return budget.Status.ObservedGeneration >= budget.Generation
+}
+
+// sorted returns the names of objects in an order.
+func sorted[T any](objects map[types.NamespacedName]T) []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // passedOver returns the budget that forbade the deletion of a Pod without an eviction, or "". A
@@ -123,10 +139,8 @@ func (b *budgets) passedOver(pod *corev1.Pod) string {
 	}) {
 		return ""
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(b.all), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
-		budget := b.all[key]
-		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err == nil && key.Namespace == pod.Namespace && budget.Status.ObservedGeneration >= budget.Generation && budget.Status.DisruptionsAllowed == 0 && selector.Matches(apilabels.Set(pod.Labels)) {
+	for _, budget := range b.of(pod) {
+		if counted(budget) && budget.Status.DisruptionsAllowed == 0 {
 			return "PodDisruptionBudget/" + budget.Name
 		}
 	}

@@ -197,10 +197,10 @@ func (s Step) FootprintOf(came Outcome) Footprint {
 }
 
 // actor adds the actor, which goes on after the step: a reconcile runs until its next call; a host
-// runs its kubelet. An agent goes on with its Step,
-// but behind a question to a peer only if that answers at once. An answer of its own touches
-// nothing of that (see controllers.Answerer), but ends with the agent, counts among its effects,
-// and lets whoever has asked go on with the last step of it.
+// runs its kubelet. An agent goes on with its Step, but behind a question to a peer only if that
+// answers at once. An answer of its own touches nothing of that (see controllers.Answerer), but
+// ends with the agent, counts among its effects, and lets whoever has asked go on with the last
+// step of it.
 func (f *Footprint) actor(s Step, came Outcome) {
 	late := s.May()&Answered != 0 && came&Answered == 0
 	switch agent := strings.HasPrefix(s.Place, PlaceAgent); {
@@ -337,9 +337,7 @@ func (f Footprint) Meets(of Footprint) bool {
 }
 
 // Changes reports whether a step with this footprint writes what another one reads.
-func (f Footprint) Changes(other Footprint) bool {
-	return overlap(f.Writes, other.Reads)
-}
+func (f Footprint) Changes(other Footprint) bool { return overlap(f.Writes, other.Reads) }
 
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(x string) bool {
