@@ -42,13 +42,13 @@ type ending struct {
 	hooks    []string
 	paused   bool
 	// protected are the Pods on its Node that a budget protects, without those that no drain
-	// evicts, which are stays. undrained says that a user wants no drain, or only for some time,
+	// evicts, which are stays. skipped says that a user wants no drain, limited only for some time,
 	// and drained that the Machine itself is said to be past it.
-	protected, stays   []string
-	undrained, drained bool
-	consumer           string
-	unmanaged          bool
-	node               bool
+	protected, stays          []string
+	skipped, limited, drained bool
+	consumer                  string
+	unmanaged                 bool
+	node                      bool
 	// taken says that a process under test has taken the host from the Machine.
 	taken bool
 }
@@ -69,7 +69,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 		h.machine, h.deleting, h.drained = e.Object, *e, false
 		c.Judged++
 	case history.MachineDeleted:
-		h.deleting, h.hooks, h.paused, h.undrained = history.Event{}, nil, false, false
+		h.deleting, h.hooks, h.paused, h.skipped, h.limited = history.Event{}, nil, false, false, false
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if !strings.HasPrefix(e.Object, "Machine/") {
 			return
@@ -79,7 +79,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 		case invariant.PausedAnnotation:
 			h.paused = set
 		case invariant.SkipDrainAnnotation:
-			h.undrained = set
+			h.skipped = set
 		}
 		if strings.HasPrefix(e.Key, invariant.PreDrainHook) || strings.HasPrefix(e.Key, invariant.PreTerminateHook) {
 			h.hooks = invariant.Without(h.hooks, e.Key)
@@ -91,7 +91,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 		h.drained = h.drained || e.Value != "" && !slices.Contains(drainPhases, e.Value)
 	case history.DrainTimeout:
 		limit, err := time.ParseDuration(e.Value)
-		h.undrained = err == nil && limit > 0
+		h.limited = err == nil && limit > 0
 	case history.PodBound:
 		if e.Key != "" {
 			h.stays = append(h.stays, e.UID)
@@ -116,7 +116,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 
 // waitsForPeople reports whether no controller under test may end the deletion.
 func (h *ending) waitsForPeople() bool {
-	return h.paused || len(h.hooks) > 0 || h.node && len(h.protected) > 0 && !h.undrained && !h.drained || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
+	return h.paused || len(h.hooks) > 0 || h.node && len(h.protected) > 0 && !h.skipped && !h.limited && !h.drained || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
 }
 
 func (c *endings) Lacks() iter.Seq[invariant.Lack] {
