@@ -182,40 +182,38 @@ func (a *audited) waiting() (names []steps.Name) {
 }
 
 // room is how many places in the order of what is due at one time each of two steps has for what it
-// leads to.
+// leads to, and how many revisions and UIDs.
 const room = 1 << 32
 
 // takeTwo takes two steps at the time of the later one, and reports whether the second one was
 // still there. What they lead to has the same places among what is due at one time, whichever comes
-// first: else steps that depend on each other would change their order, too. Some controllers copy
-// the revisions of what they have written: these don't matter. The first one's place is 0 or 1.
+// first: else steps that depend on each other would change their order, too. Its writes have the
+// same revisions and UIDs, because some controllers copy these. The first one's place is 0 or 1.
 func (a *audited) takeTwo(first, second steps.Name, place uint64) (both bool) {
 	of := func(n steps.Name) *step {
 		i := slices.IndexFunc(a.w.queue.steps, func(s *step) bool { return s.name == n })
 		return a.w.queue.steps[i]
 	}
-	one, other, base := of(first), of(second), a.w.order
+	one, other, base, written := of(first), of(second), a.w.order, a.store.Revision()
 	at := max(one.at, other.at)
-	a.revisions = make(map[string]string)
-	a.as(place, base, one, at)
+	a.as(place, base, written, one, at)
 	if other.index < 0 {
 		return false
 	}
-	a.as(1-place, base, other, at)
+	a.as(1-place, base, written, other, at)
 	a.w.order = base + 2*room
+	a.store.CountFrom(written + 2*room)
 	return true
 }
 
 // as takes a step at a time, in its place.
-func (a *audited) as(place, base uint64, s *step, at time.Duration) {
+func (a *audited) as(place, base uint64, written int64, s *step, at time.Duration) {
 	a.w.order = base + place*room
-	before, step := a.store.Revision(), a.known[s.name]
+	a.store.CountFrom(written + int64(place)*room)
+	step := a.known[s.name]
 	a.w.came = func(what steps.Outcome) { a.busy = a.busy || step.May()&what != 0 }
 	a.w.take(s, at)
 	a.w.came = nil
-	for r := before + 1; r <= a.store.Revision(); r++ {
-		a.revisions[fmt.Sprint(r)] = fmt.Sprintf("revision %d of %d", r-before, place)
-	}
 }
 
 // goOn lets the world go on until a time, without the story, and returns what kinds of steps it

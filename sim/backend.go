@@ -171,16 +171,14 @@ type Backend struct {
 	Evidence bool
 
 	w *world
-	// revisions have other names in the identity: see [audited.takeTwo]. texts has the
-	// JSON of objects in it.
-	revisions map[string]string
-	texts     map[client.Object]string
-	spec      *scenarios.Spec
-	names     objects.Names
-	fields    objects.Fields
-	store     *kube.Store
-	api       *apiServer
-	hosts     []*host
+	// texts has the JSON of objects in the identity.
+	texts  map[client.Object]string
+	spec   *scenarios.Spec
+	names  objects.Names
+	fields objects.Fields
+	store  *kube.Store
+	api    *apiServer
+	hosts  []*host
 	// members are the hosts with a member of the API server's store.
 	members   []*host
 	bmcs      map[string]*fakebmc.BMC

@@ -51,6 +51,22 @@ func TestIndependence(t *testing.T) {
 	}
 }
 
+// TestAuditOfDigests: the worlds that an audit compares write the same revisions, because the reboot
+// controller answers a keyed annotation by a digest of it, and some annotations hold a revision.
+func TestAuditOfDigests(t *testing.T) {
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := simtest.Plan(t, "../scenarios/catalog/machine-remediation/leader-dies.yaml")
+	plan.Deviations = []scenarios.Deviation{{Step: "remediation-2/work/3", After: "remediation-2/lease/15"}}
+	for n := range 100 {
+		if _, err := s.Audit(plan, n, steps.Step.Independent); err != nil {
+			t.Errorf("behind step %d: %v", n, err)
+		}
+	}
+}
+
 // TestAuditsEnd: no audit leaves what its two worlds have begun.
 func TestAuditsEnd(t *testing.T) {
 	s, err := New()

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash"
@@ -107,16 +106,12 @@ func (p *process) identify(to objectsIn) {
 var (
 	version = regexp.MustCompile(`"resourceVersion":"[0-9]+",?`)
 	moment  = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?Z`)
-	quoted  = regexp.MustCompile(`"[0-9]+\\?"`)
 	uid     = regexp.MustCompile(`00000000-0000-4000-8000-[0-9a-f]{12}`)
 )
 
-// knownUIDs maps each UID to its object, and revisions to what they are taken for.
+// knownUIDs maps each UID to its object.
 func (b *Backend) knownUIDs() map[string]string {
-	known := maps.Clone(b.revisions)
-	if known == nil {
-		known = make(map[string]string)
-	}
+	known := make(map[string]string)
 	for _, kind := range b.sim.server.Kinds() {
 		for _, obj := range b.store.List(kind, "") {
 			known[string(obj.GetUID())] = kind.Kind + "/" + obj.GetName()
@@ -125,8 +120,8 @@ func (b *Backend) knownUIDs() map[string]string {
 	return known
 }
 
-// objectsIn writes objects into an identity. Known has the names of UIDs and revisions, and texts
-// what an object says whatever those are: stored objects never change.
+// objectsIn writes objects into an identity. Known has the names of UIDs, and texts what an object
+// says whatever those are: stored objects never change.
 type objectsIn struct {
 	hash.Hash
 	known map[string]string
@@ -144,7 +139,6 @@ func (to objectsIn) identify(obj client.Object) {
 		to.texts[obj] = text
 	}
 	text = uid.ReplaceAllStringFunc(text, func(id string) string { return to.known[id] })
-	text = quoted.ReplaceAllStringFunc(text, func(n string) string { return cmp.Or(to.known[strings.Trim(n, `"\`)], n) })
 	fmt.Fprintf(to, "%T %s\n", obj, text)
 }
 

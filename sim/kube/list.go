@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -149,13 +150,14 @@ func (s *Store) resume(k *Kind, token string) (start client.ObjectKey, at int64,
 // compacted reports whether the server has forgotten the state of a revision: the
 // change that ended it is older than what the server keeps.
 func (s *Store) compacted(revision int64) bool {
+	var ended *Change
 	for _, log := range s.logs {
-		i, _ := slices.BinarySearchFunc(log, revision+1, func(c Change, n int64) int { return int(c.Revision - n) })
-		if i < len(log) && log[i].Revision == revision+1 {
-			return s.now().Sub(log[i].At) > compaction
+		i, _ := slices.BinarySearchFunc(log, revision+1, func(c Change, n int64) int { return cmp.Compare(c.Revision, n) })
+		if i < len(log) && (ended == nil || log[i].Revision < ended.Revision) {
+			ended = &log[i]
 		}
 	}
-	return false
+	return ended != nil && s.now().Sub(ended.At) > compaction
 }
 
 // builtinFields are the fields, beside name and namespace, by which built-in kinds can be

@@ -143,14 +143,15 @@ func NewAlone(simulator *sim.Simulator, story *campaign.Story) *Alone {
 // Give implements Workers.
 func (a *Alone) Give(s campaign.Schedule) { a.waiting = append(a.waiting, s) }
 
-// Take implements Workers.
-func (a *Alone) Take() (campaign.Result, bool) {
+// Take implements Workers. Behind a schedule that could not be played it plays no other one.
+func (a *Alone) Take() (result campaign.Result, ok bool) {
 	next := a.waiting[0]
 	a.waiting = a.waiting[1:]
-	a.player.seen = a.Seen
-	result, err := a.player.Try(next)
-	a.err = err
-	return result, err == nil
+	if a.err == nil {
+		a.player.seen = a.Seen
+		result, a.err = a.player.Try(next)
+	}
+	return result, a.err == nil
 }
 
 // Close returns the reason why it stopped early, or nil.

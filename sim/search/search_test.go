@@ -241,3 +241,20 @@ func TestShrunk(t *testing.T) {
 		}
 	}
 }
+
+// TestAlone: behind a schedule that can't be played it plays no other one, and Close tells why.
+func TestAlone(t *testing.T) {
+	s, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
+	orders := newSearch(t, s, plan, search.Options{Strategy: "orders"})
+	alone := search.NewAlone(s, orders.Story)
+	right, _ := orders.Next(0)
+	for _, schedule := range []campaign.Schedule{{Deviations: []scenarios.Deviation{{Step: "nobody's"}}}, right} {
+		alone.Give(schedule)
+		if result, ok := alone.Take(); ok {
+			t.Errorf("it played %+v", result)
+		}
+	}
+	if err := alone.Close(); err == nil || !strings.Contains(err.Error(), "nobody's") {
+		t.Errorf("got %v", err)
+	}
+}
