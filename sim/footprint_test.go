@@ -51,7 +51,7 @@ func TestIndependence(t *testing.T) {
 	}
 }
 
-// TestAuditOfDigests: the worlds that an audit compares write the same revisions, because the reboot
+// TestAuditOfDigests: the worlds that an audit compares write the same revisions. The reboot
 // controller answers a keyed annotation by a digest of it, and some annotations hold a revision.
 func TestAuditOfDigests(t *testing.T) {
 	s, err := New()

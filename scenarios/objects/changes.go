@@ -317,12 +317,11 @@ func graceful(p *corev1.Pod) bool {
 }
 
 func host(before, after *api.BareMetalHost, emit func(history.Event)) {
-	if after == nil {
-		event := history.Event{Host: before.Name, Object: "BareMetalHost/" + before.Name, UID: string(before.UID)}
-		annotations(before.Annotations, nil, mattersOnHost, event, emit)
-		event.Kind = history.BareMetalHostDeleted
-		emit(event)
-		return
+	deleted := after == nil
+	if deleted { // what it has said ends with it; a new one says anew whether it is on, and is to be
+		after = &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: before.Name, UID: before.UID}}
+		after.Spec.Online, after.Status.PoweredOn = before.Spec.Online, before.Status.PoweredOn
+		after.Status.Provisioning.State = before.ProvisioningState()
 	}
 	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
 	send := func(kind history.Kind, value string) {
@@ -361,6 +360,9 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	}
 	if failing := powerError(after); failing != powerError(before) {
 		send(history.PowerError, strconv.FormatBool(failing))
+	}
+	if deleted {
+		send(history.BareMetalHostDeleted, "")
 	}
 }
 

@@ -208,6 +208,10 @@ func TestChanges(t *testing.T) {
 		{"paused", host(nil), host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }), "annotation-set w1 cluster.x-k8s.io/paused"},
 		{"host deleted while asked", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }), nil,
 			"annotation-removed w1 reboot.metal3.io | baremetalhost-deleted w1"},
+		{"host deleted that said something", host(func(h *api.BareMetalHost) {
+			h.Annotations, h.Spec.ConsumerRef = map[string]string{api.DetachedAnnotation: ""}, &corev1.ObjectReference{Kind: "Machine", Name: "m1"}
+			h.Status.ErrorType, h.Status.PoweredOn, h.Status.Provisioning = api.PowerManagementError, false, api.ProvisionStatus{PendingRebootSince: at(3), LastPoweredOn: at(4), HeldOffFor: map[string]string{"a": "1"}}
+		}), nil, "host-consumer w1 | pending-reboot-since w1 | last-powered-on w1 | held-off-for w1 | power-error w1 false | baremetalhost-deleted w1"},
 		{"machine created", nil, machine(map[string]string{api.HostAnnotation: "default/w1"}), "machine-created w1"},
 		{"machine that names no host", nil, machine(nil), "machine-created m1"},
 		{"machine lets go of its host", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), machine(nil),

@@ -99,8 +99,8 @@ func (s *Store) Server() *Server { return s.server }
 // Revision returns the revision of the last change.
 func (s *Store) Revision() int64 { return s.revision }
 
-// CountFrom numbers the revisions, UIDs and generated names to come from n on, which no revision has
-// reached.
+// CountFrom numbers the revisions, UIDs and generated names to come from n on. No revision of the
+// same kind may have reached n.
 func (s *Store) CountFrom(n int64) { s.revision, s.uids, s.suffixes = n, uint64(n), uint64(n) }
 
 // Log returns the changes of a kind since the Store was made, in order. They

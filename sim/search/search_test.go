@@ -242,7 +242,7 @@ func TestShrunk(t *testing.T) {
 	}
 }
 
-// TestAlone: behind a schedule that can't be played it plays no other one, and Close tells why.
+// TestAlone: behind a schedule that can't be played it plays no other one, and Close says why.
 func TestAlone(t *testing.T) {
 	s, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
 	orders := newSearch(t, s, plan, search.Options{Strategy: "orders"})
