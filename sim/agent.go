@@ -130,6 +130,7 @@ func (r *resident) stepAfter(pause time.Duration) {
 // retire ends the agent in order, once the step that it is in has ended.
 func (r *resident) retire() {
 	r.leaving, r.p.actor.whole = true, true
+	r.p.w.emit(history.Event{Kind: history.ControllerStopping, Host: r.host.name, Actor: r.p.actor.name})
 	if len(r.p.flights.aloft) == 0 {
 		r.p.w.cancel(r.next)
 		r.p.unlessPaused(r.p.life, r.leave)

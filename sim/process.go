@@ -218,6 +218,10 @@ func (p *process) kill(d death) {
 		return
 	}
 	p.stop(d)
+	if p.resident != nil && p.resident.leaving {
+		p.life++ // it starts with the next boot
+		return
+	}
 	p.restart(max(d.downtime, startLatency))
 }
 

@@ -308,6 +308,9 @@ func (a *Agent) Retire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("retire: %w", err)
 	}
+	if a.mustEnd(s) { // what it announces comes true
+		return errMustEnd
+	}
 	if node := s.nodes[a.Node]; node != nil && node.Annotations[AgentAnnotation] != "" {
 		if err := a.API.Patch(ctx, node.DeepCopy(), api.RemoveAnnotations(node, AgentAnnotation)); err != nil {
 			return fmt.Errorf("withdraw what Node %s announces: %w", a.Node, err)
@@ -318,9 +321,16 @@ func (a *Agent) Retire(ctx context.Context) error {
 	if s, err = look(ctx, a.API, &a.readings); err != nil {
 		return fmt.Errorf("retire: %w", err)
 	}
-	if a.m.Condemned || s.fenced(a.Node, a.Boot.ID()) || s.unanswered(a.Node, a.Boot.ID()) {
-		return errors.New("retire: the host has to be reset")
+	if a.mustEnd(s) {
+		return errMustEnd
 	}
 	a.m.Promises = nil
 	return a.save()
+}
+
+var errMustEnd = errors.New("retire: the host has to be reset")
+
+// mustEnd reports whether this boot has to end.
+func (a *Agent) mustEnd(s *survey) bool {
+	return a.m.Condemned || s.fenced(a.Node, a.Boot.ID()) || s.unanswered(a.Node, a.Boot.ID())
 }

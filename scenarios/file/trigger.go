@@ -105,7 +105,7 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 		}) {
 			v.Bad(path+".event", "%s never happens: the host has no watchdog", kind)
 		}
-	case history.WatchdogDisarmed:
+	case history.WatchdogDisarmed, history.ControllerStopping:
 		if !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool { return s.Do != nil && s.Do.StopAgent != nil }) {
 			v.Bad(path+".event", "%s never happens: no step stops an agent in order; add stopAgent", kind)
 		}
@@ -195,7 +195,7 @@ func (v *validator) subject(path string, event history.Kind, t scenarios.Trigger
 var valueless = []history.Kind{
 	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired, history.WatchdogDisarmed,
 	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.QuorumLost, history.QuorumRegained, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
-	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.HostReleased, history.ControllerStarted, history.ControllerCrashed,
+	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.HostReleased, history.ControllerStarted, history.ControllerStopping, history.ControllerCrashed,
 }
 
 // value checks the value of an event that has a closed set of them, or none.

@@ -8,8 +8,9 @@ import (
 )
 
 // pledges know of each host whether its agent had promised, when it was last heard of, that the
-// boot would end. It hadn't if there was no other host without a mark that it could ask, or if it
-// had hardly begun: such a boot lives on, or only a person can say that it is over.
+// boot would end. It hadn't if there was no other host without a mark that it could ask, if it had
+// hardly begun, or if it was asked to end itself: such a boot lives on, or only a person can say
+// that it is over.
 type pledges struct {
 	*invariant.Hindrances
 	roles invariant.Roles
@@ -25,12 +26,15 @@ type pledge struct {
 	// alone and young are as of when it fell silent: its agent knew of no peer to ask, and can't
 	// have announced anything yet.
 	alone, young bool
+	// free says that it fell silent without a promise, and hasn't been heard of since.
+	free bool
 	// seen: this history shows when the host's agents start. Without that, none counts as young.
 	seen          bool
 	cut, nodeless bool
 	wrote         bool          // the agent of this boot has written
 	writes        bool          // an agent of this host has written, in whatever boot
-	agent         history.Event // the first start of an agent in this boot
+	stopped       bool          // the agent was asked to end, and has not started again
+	agent         history.Event // the first start of an agent in this boot, or behind a stop
 	up            history.Event // since when it has a Node to announce itself on, and a way there
 }
 
@@ -65,10 +69,16 @@ func (c *pledges) observe(e *history.Event) {
 	case history.HostResumed:
 		c.silence(h, e, h.cut)
 	case history.BootStarted:
-		h.alone, h.young, h.silent, h.wrote, h.agent, h.up = false, false, false, false, history.Event{}, history.Event{}
+		h.alone, h.young, h.silent, h.stopped, h.free = false, false, false, false, h.free && h.cut
+		h.anew()
+	case history.ControllerStopping:
+		if c.roles.Agent(e.Actor) {
+			h.stopped = true
+			h.anew()
+		}
 	case history.ControllerStarted:
 		if h.agent.Kind == "" && c.roles.Agent(e.Actor) {
-			h.seen, h.agent = true, *e
+			h.seen, h.agent, h.stopped = true, *e, false
 		}
 	case history.NodeCreated, history.NodeDeleted:
 		h.nodeless, h.wrote, h.up = e.Kind == history.NodeDeleted, false, history.Event{}
@@ -85,14 +95,18 @@ func (c *pledges) observe(e *history.Event) {
 	}
 }
 
+// anew notes that no agent of this boot has promised anything yet.
+func (h *pledge) anew() { h.wrote, h.agent, h.up = false, history.Event{}, history.Event{} }
+
 // silence notes that a host is heard of no more, or again, which one without a boot can't be.
 func (c *pledges) silence(h *pledge, e *history.Event, silent bool) {
 	switch {
 	case !silent && h.On:
-		h.alone, h.young, h.silent = false, false, false
+		h.alone, h.young, h.silent, h.free = false, false, false, false
 	case silent && !h.silent:
 		h.young, h.silent = c.young(h, e), true
 		h.alone = !c.asks(e.Host) || h.young && (h.writes || h.up.Kind == "")
+		h.free = h.free || h.alone || h.young
 	}
 }
 
@@ -118,5 +132,5 @@ func (c *pledges) alone(host string) bool { return c.hosts.Of(host).alone }
 // free reports whether nothing was promised of the host.
 func (c *pledges) free(host string) bool {
 	h := c.hosts.Of(host)
-	return h.alone || h.young
+	return h.free || h.stopped
 }

@@ -48,10 +48,11 @@ type recoveries struct {
 	hosts     invariant.Roster[recovering]
 	deadline  time.Duration
 	bounded   bool
-	// fenced is the fencing after which the workload has not started yet, and timed says that its
-	// time counts, and isn't over.
+	// fenced is the fencing after which the workload has not started yet. Timed says that its time
+	// counts, which began at from, and isn't over.
 	fenced history.Event
 	timed  bool
+	from   time.Duration
 }
 
 type recovering struct {
@@ -60,23 +61,22 @@ type recovering struct {
 	// process is the boot in which the workload started last, until it is seen to stop.
 	process   string
 	unwatched bool // no watchdog ends the host's boots
-	disarmed  bool // the watchdog doesn't end this boot, unless an agent starts again
 	cordoned  bool // the Node is
 	ready     bool // the Node is
 }
 
 func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
-	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(e) > c.deadline {
+	if c.timed && c.unpromised() {
+		c.from = e.At
+	}
+	if c.timed && e.At-c.from > c.deadline && e.At-c.from-c.heldBack(e) > c.deadline {
 		c.timed = false
-		if at := c.fenced.At; c.witnesses.Most(at) && c.elsewhere(c.fenced.Host) && !c.unpromised() {
+		if at := c.fenced.At; c.witnesses.Most(at) && c.elsewhere(c.fenced.Host) {
 			c.Breach(&c.fenced, e, "the workload of "+c.fenced.Host+", which was to be fenced at "+invariant.Seconds(at)+", did not run again until "+invariant.Seconds(e.At))
 		}
 	}
 	c.witnesses.Observe(e)
 	c.pledges.observe(e)
-	if e.Kind == history.ControllerStarted && e.Host != "" && c.roles.Agent(e.Actor) {
-		c.hosts.Of(e.Host).disarmed = false
-	}
 	c.Promise.Observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.Of(e.Host), e)
@@ -87,10 +87,6 @@ func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 func (c *recoveries) judge(h *recovering, e *history.Event) {
 	h.Body.Observe(e)
 	switch e.Kind {
-	case history.WatchdogDisarmed:
-		h.disarmed = true
-	case history.BootStarted:
-		h.disarmed = false
 	case history.EvidenceLost:
 		c.Suspend(e, ", so that nobody saw whether the workload ran there")
 	case history.PodBound:
@@ -103,12 +99,15 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	case history.WorkloadStarted:
 		h.process = e.Boot
 		if c.timed {
-			c.Within(c.deadline+c.heldBack(e), &c.fenced, e)
+			if c.from > c.fenced.At && !c.unpromised() { // promised since
+				c.Judged++
+			}
+			c.Within(c.from-c.fenced.At+c.deadline+c.heldBack(e), &c.fenced, e)
 		}
 		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
 		if h.bound && (h.Boot == "" || h.Boot == e.Value) && c.fenced.Kind == "" {
-			if c.fenced, c.timed = *e, c.bounded; c.pledges.free(e.Host) {
+			if c.fenced, c.timed, c.from = *e, c.bounded, e.At; c.pledges.free(e.Host) {
 				c.Excuse(e)
 			} else {
 				c.Judged++
@@ -134,15 +133,15 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 // decide.
 func (c *recoveries) unpromised() bool {
 	h := c.hosts.Of(c.fenced.Host)
-	return (h.unwatched || h.disarmed) && h.process != "" && h.process == h.Boot || c.pledges.free(c.fenced.Host)
+	return h.unwatched && h.process != "" && h.process == h.Boot || c.pledges.free(c.fenced.Host)
 }
 
 // heldBack is how much of the time until e was lost by the cluster's own controllers, and how much
 // a schedule delayed the next boot of the fenced host, on which the workload may run again.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
-	return c.LostTo(c.fenced.At, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
+	return c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
-		return process && !c.roles.Tested(name) || s.Name == "" && s.Party == history.HostEnd(c.fenced.Host)
+		return process && !c.roles.Tested(name) || s.Scheduled() && s.Party == history.HostEnd(c.fenced.Host)
 	})
 }
 

@@ -282,6 +282,8 @@ const (
 const (
 	ControllerStarted Kind = "controller-started"
 	ControllerCrashed Kind = "controller-crashed"
+	// ControllerStopping says that a process on a host was asked to end in order.
+	ControllerStopping Kind = "controller-stopping"
 	// ControllerEffect is one write or BMC command, as the controller sent it.
 	// Value is "verb Kind/name" or "bmc RESETTYPE host".
 	ControllerEffect Kind = "controller-effect"
@@ -347,7 +349,7 @@ func (k Kind) Layer() Layer {
 		return API
 	case BMCCommand, BMCFault:
 		return BMC
-	case ControllerStarted, ControllerCrashed, ControllerEffect, ControllerError,
+	case ControllerStarted, ControllerStopping, ControllerCrashed, ControllerEffect, ControllerError,
 		ControllerPanicked, APIFault, ControllerWarning:
 		return Controller
 	case RunStarted, OpApplied, Deviated, ScheduleEnded, StepOverdue, Healed, LabStalled,
@@ -564,6 +566,7 @@ var phrases = map[Kind]string{
 	APIFault:             "a request of {actor} about {object} failed: {value}",
 	ControllerStarted:    "{actor} started",
 	ControllerCrashed:    "{actor} crashed",
+	ControllerStopping:   "{actor} was asked to end",
 	ControllerEffect:     "{actor} asked for {value}",
 	ControllerWarning:    "{actor} warned about {object}: {value}",
 	ControllerError:      "{actor} failed: {value}",

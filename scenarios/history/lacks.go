@@ -38,6 +38,8 @@ func (e *Event) Lacks() string {
 		return first(e.Object, "object", e.UID, "uid")
 	case Stamped:
 		return first(e.Host, "host", e.Object, "object", e.Key, "key")
+	case ControllerStopping:
+		return first(e.Host, "host", e.Actor, "actor")
 	case ControllerPanicked:
 		return first(e.Actor, "actor")
 	case CheckChanged:

@@ -64,6 +64,9 @@ type Spell struct {
 	scheduled bool
 }
 
+// Scheduled reports whether the schedule held the party up.
+func (s *Spell) Scheduled() bool { return s.scheduled }
+
 // open is the end of a spell that has none yet.
 const open = time.Duration(math.MaxInt64)
 

@@ -239,7 +239,7 @@ var weights = map[history.Kind]int{
 	history.BootStarted: 4, history.DeletionPhase: 4, history.DrainTimeout: 3, history.Stamped: 2, history.PodTerminating: 4, history.PodProtected: 4, history.PodUnprotected: 3, history.NodeCordoned: 4,
 	history.NodeNotReady: 4, history.NodeCreated: 4, history.PowerReported: 4, history.FieldIs: 4, history.BMCCommand: 4, history.OnlineWanted: 4,
 	history.NodeReady: 3, history.NodeCondition: 3, history.MachineCondition: 3, history.CheckChanged: 4, history.PodBound: 3, history.BMCFault: 3, history.APIFault: 3, history.NodeUncordoned: 3, history.HostConsumer: 3,
-	history.ProvisioningState: 3, history.ControllerError: 2, history.ControllerPanicked: 6, history.ControllerWarning: 2,
+	history.ProvisioningState: 3, history.ControllerError: 2, history.ControllerPanicked: 6, history.ControllerWarning: 2, history.ControllerStopping: 5,
 	history.LinkCut: 1, history.LinkRestored: 1, history.LinkImpaired: 1, history.PowerError: 1, history.PendingRebootSince: 1, history.LastPoweredOn: 1, history.HeldOffFor: 1,
 	history.BootEnded: 0, history.EvidenceRegained: 0, history.NodeLabels: 0, history.NodeTaints: 2, history.NodeAnnotations: 1, history.MachineNode: 0, history.MachineCreated: 0,
 	history.BareMetalHostCreated: 0, history.ControllerStarted: 0, history.ControllerEffect: 0,
