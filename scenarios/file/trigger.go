@@ -159,6 +159,7 @@ var objectsOf = map[history.Kind][]string{
 	history.NodeCondition: {"Node"}, history.NodeLabels: {"Node"}, history.NodeTaints: {"Node"}, history.NodeAnnotations: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
 	history.CheckChanged: {"MachineHealthCheck"},
 	history.PodBound:     {"Pod"}, history.PodTerminating: {"Pod"}, history.PodDeleted: {"Pod"}, history.PodProtected: {"Pod"}, history.PodUnprotected: {"Pod"},
+	history.FinalizerAdded: {"Node", "Machine", "Pod"}, history.FinalizerRemoved: {"Node", "Machine", "Pod"},
 	history.MachineCondition: {"Machine"}, history.MachineDeleting: {"Machine"}, history.DeletionPhase: {"Machine"}, history.DrainTimeout: {"Machine"}, history.Stamped: {"Machine", "Node"},
 	history.AnnotationSet: {"BareMetalHost", "Machine"}, history.AnnotationRemoved: {"BareMetalHost", "Machine"},
 	history.PowerReported: {"BareMetalHost"}, history.OnlineWanted: {"BareMetalHost"}, history.ProvisioningState: {"BareMetalHost"},

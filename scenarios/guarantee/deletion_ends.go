@@ -12,7 +12,7 @@ import (
 
 var deletionEnds = invariant.Invariant{
 	ID:       "deletion-ends",
-	Claim:    "A Machine being deleted is eventually gone, once no hook and no budget holds it back.",
+	Claim:    "A Machine being deleted is eventually gone, once no hook, no budget and no finalizer of a user holds it back.",
 	Seed:     "003",
 	Liveness: true,
 	Wakes:    []history.Kind{history.MachineDeleting},
@@ -114,9 +114,12 @@ func (c *endings) judge(h *ending, e *history.Event) {
 	}
 }
 
+// mustDrain reports whether the Pods on its Node have to be gone first, however long that takes.
+func (h *ending) mustDrain() bool { return !h.skipped && !h.limited && !h.drained }
+
 // waitsForPeople reports whether no controller under test may end the deletion.
 func (h *ending) waitsForPeople() bool {
-	return h.paused || len(h.hooks) > 0 || h.node && len(h.protected) > 0 && !h.skipped && !h.limited && !h.drained || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
+	return h.paused || len(h.hooks) > 0 || h.node && len(h.protected) > 0 && h.mustDrain() || h.node && (h.consumer != h.machine && !h.taken || h.unmanaged)
 }
 
 func (c *endings) Lacks() iter.Seq[invariant.Lack] {
@@ -127,9 +130,13 @@ func (c *endings) Lacks() iter.Seq[invariant.Lack] {
 			if c.roles.Deletion == "" || s.deleting.Kind == "" || s.waitsForPeople() {
 				continue
 			}
+			ends := invariant.NodeEnds | invariant.MachineEnds
+			if s.mustDrain() {
+				ends |= invariant.PodEnds
+			}
 			if !yield(invariant.Lack{
 				Sentence: s.machine + " was marked for deletion at " + invariant.Seconds(s.deleting.At) + " and is still there", Since: &s.deleting,
-				Host: h.Name, Comes: []history.Kind{history.MachineDeleted}, On: invariant.Parties{BMC: h.Name, First: c.roles.Deletion, Second: c.roles.Power},
+				Host: h.Name, Comes: []history.Kind{history.MachineDeleted}, On: invariant.Parties{BMC: h.Name, First: c.roles.Deletion, Second: c.roles.Power, Ends: ends},
 			}) {
 				return
 			}

@@ -7,7 +7,7 @@ import (
 
 var ownAnnotationsOnly = invariant.Invariant{
 	ID:    "own-annotations-only",
-	Claim: "No controller removes a reboot annotation, a remediation mark, a hook, a pause, a cordon or an out-of-service taint that is not its own to remove.",
+	Claim: "No controller removes a reboot annotation, a remediation mark, a hook, a pause, a finalizer, a cordon or an out-of-service taint that is not its own to remove.",
 	Seed:  "000, 001",
 	New:   func(p invariant.Params) invariant.Checker { return newOwners(p, "own-annotations-only", false) },
 }
@@ -31,8 +31,10 @@ type owners struct {
 	// taken from one of them, as set and as removed, unless the Machine goes with it.
 	leaving map[string]bool
 	parting [][2]history.Event
-	// cordons and taints keep Pods from the present Nodes, by UID.
+	// cordons and taints keep Pods from the present Nodes, by UID. Finalizers keep objects, by UID
+	// and finalizer.
 	cordons, taints map[string]history.Event
+	finalizers      map[[2]string]history.Event
 	// content says that values are judged, and removals are not.
 	content bool
 }
@@ -40,7 +42,7 @@ type owners struct {
 func newOwners(p invariant.Params, id string, content bool) *owners {
 	return &owners{
 		Ruling: invariant.Ruling{ID: id}, roles: p.Roles, placed: invariant.PlacedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{},
-		cordons: map[string]history.Event{}, taints: map[string]history.Event{}, content: content,
+		cordons: map[string]history.Event{}, taints: map[string]history.Event{}, finalizers: map[[2]string]history.Event{}, content: content,
 	}
 }
 
@@ -65,6 +67,10 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 		keep(c.cordons, e)
 	case history.NodeOutOfService:
 		keep(c.taints, e)
+	case history.FinalizerAdded:
+		c.finalizers[[2]string{e.UID, e.Key}] = *e
+	case history.FinalizerRemoved:
+		c.released(e)
 	case history.NodeUncordoned:
 		c.opened(c.cordons, e, "uncordoned", "cordon")
 	case history.NodeInService:
@@ -96,6 +102,21 @@ func (c *owners) strange(set, e *history.Event, did string) {
 func keep(sets map[string]history.Event, e *history.Event) {
 	if _, had := sets[e.UID]; !had {
 		sets[e.UID] = *e
+	}
+}
+
+// released judges a controller that takes a finalizer away: who has added it says when.
+func (c *owners) released(e *history.Event) {
+	of := [2]string{e.UID, e.Key}
+	set, had := c.finalizers[of]
+	delete(c.finalizers, of)
+	if !had || c.content || !c.roles.Tested(e.Actor) {
+		return
+	}
+	if c.Judged++; c.roles.MayTouch(e.Actor, set.Actor, e, false) {
+		c.Allow(e, &set)
+	} else {
+		c.strange(&set, e, " was removed from ")
 	}
 }
 

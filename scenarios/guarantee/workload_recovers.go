@@ -162,7 +162,7 @@ func (c *recoveries) Lacks() iter.Seq[invariant.Lack] {
 		}
 		yield(invariant.Lack{
 			Sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", Since: &c.fenced,
-			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true},
+			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true, Ends: invariant.NodeEnds | invariant.PodEnds},
 		})
 	}
 }

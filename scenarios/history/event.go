@@ -202,6 +202,10 @@ const (
 	// Pod is refused. Key is the PodDisruptionBudget, or several.
 	PodProtected   Kind = "pod-protected"
 	PodUnprotected Kind = "pod-unprotected"
+	// FinalizerAdded and FinalizerRemoved are changes of a finalizer of a Node, a Machine or a Pod,
+	// in a domain that is a user's to write to. Key is the finalizer.
+	FinalizerAdded   Kind = "finalizer-added"
+	FinalizerRemoved Kind = "finalizer-removed"
 	// AnnotationSet and AnnotationRemoved are changes of an annotation on a
 	// BareMetalHost or Machine that asks for fencing or keeps controllers from it.
 	// Key is the annotation; Value its value. Setting one that is there is a change
@@ -342,7 +346,7 @@ func (k Kind) Layer() Layer {
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
 		StorageUnfenceAsked, NodeCreated, NodeDeleted, NodeTakenOver,
 		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
-		PodDeleted, PodProtected, PodUnprotected, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
+		PodDeleted, PodProtected, PodUnprotected, FinalizerAdded, FinalizerRemoved, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
 		CheckChanged, MachineCondition, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
@@ -520,6 +524,8 @@ var phrases = map[Kind]string{
 	NodeNotReady:         "the Node of {host} stopped being Ready",
 	PodBound:             "{object} was bound to {host}",
 	PodTerminating:       "{object} on {host} was marked for deletion",
+	FinalizerAdded:       "{key} was to be removed before {object} goes",
+	FinalizerRemoved:     "{key} let {object} go",
 	PodProtected:         "{key} forbade from then on to evict {object} from {host}",
 	PodUnprotected:       "{key} no longer forbade to evict {object} from {host}",
 	PodDeleted:           "{object} on {host} was deleted",

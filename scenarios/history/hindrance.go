@@ -67,3 +67,7 @@ func RequestsOf(process string) string { return Everybody + "/" + process }
 func HostEnd(name string) string       { return "host/" + name }
 func ControllerEnd(name string) string { return "controller/" + name }
 func BMCEnd(host string) string        { return "bmc/" + host }
+
+// KeptEnd is the party of whatever waits for the end of an object of a kind, and of a host, that
+// somebody keeps.
+func KeptEnd(kind, host string) string { return "kept/" + kind + "/" + host }

@@ -32,7 +32,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Key, "key")
 	case NodeTakenOver:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Value, "value")
-	case PodProtected, PodUnprotected:
+	case PodProtected, PodUnprotected, FinalizerAdded, FinalizerRemoved:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Key, "key")
 	case PodDeleted, PodTerminating: // one that was never bound has no host
 		return first(e.Object, "object", e.UID, "uid")

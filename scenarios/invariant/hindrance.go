@@ -34,6 +34,9 @@ type Hindrances struct {
 	event   int
 	// spells are in the order in which they began.
 	spells []Spell
+	// keepers are the finalizers of users on objects, by UID.
+	keepers map[string][]string
+	roles   Roles
 	// able has each actor that has written something: a process that waits to lead has not.
 	able []string
 }
@@ -60,6 +63,8 @@ type Spell struct {
 	beyond time.Duration
 	// hangs says that what it held up takes no effect.
 	hangs bool
+	// kept says that somebody keeps an object, for as long as he likes.
+	kept bool
 	// scheduled says that the schedule held it up, and no longer than the schedule lasts.
 	scheduled bool
 }
@@ -72,7 +77,7 @@ const open = time.Duration(math.MaxInt64)
 
 // NewHindrances returns hindrances that have observed nothing.
 func NewHindrances(p Params) *Hindrances {
-	return &Hindrances{residents: p.Residents, recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
+	return &Hindrances{residents: p.Residents, roles: p.Roles, keepers: make(map[string][]string), recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -114,7 +119,7 @@ func (h *Hindrances) Observe(e *history.Event) {
 	case history.Healed: // which mends no boot, and switches no host on: either ends a spell of its own
 		h.withdrawn = e.At
 		h.free(e.At, func(s *Spell) bool {
-			return !slices.Contains(e.Lasting, s.Name) && !strings.HasPrefix(s.Name, history.BootOf("")) && s.Name != noQuorum && !(s.Name == IsDown && h.resides(s.Party))
+			return !slices.Contains(e.Lasting, s.Name) && !s.kept && !strings.HasPrefix(s.Name, history.BootOf("")) && s.Name != noQuorum && !(s.Name == IsDown && h.resides(s.Party))
 		})
 	case history.LabStalled:
 		h.begin(e, theLab, isStalled, true)
@@ -154,10 +159,28 @@ func (h *Hindrances) Observe(e *history.Event) {
 		h.end(e, history.BMCEnd(e.Host), isUnseen)
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
 		h.linked(e)
+	case history.FinalizerAdded:
+		if !h.roles.Tested(e.Actor) {
+			h.keepers[e.UID] = append(h.keepers[e.UID], e.Key)
+		}
+	case history.NodeDeleting, history.MachineDeleting, history.PodTerminating:
+		if len(h.keepers[e.UID]) > 0 {
+			h.add(Spell{Party: keptEnd(e), Name: e.Object, begin: e.At, end: open, kept: true})
+		}
+	case history.FinalizerRemoved:
+		if h.keepers[e.UID] = Without(h.keepers[e.UID], e.Key); len(h.keepers[e.UID]) == 0 {
+			h.end(e, keptEnd(e), e.Object)
+		}
 	}
 	if e.Actor != "" && e.Kind.Layer() == history.API && !slices.Contains(h.able, e.Actor) {
 		h.able = append(h.able, e.Actor)
 	}
+}
+
+// keptEnd is the party of whatever waits for the end of an event's object.
+func keptEnd(e *history.Event) string {
+	kind, _, _ := strings.Cut(e.Object, "/")
+	return history.KeptEnd(kind, e.Host)
 }
 
 // another reports whether a process of the same controller is at work that nothing holds up.
@@ -270,7 +293,22 @@ type Parties struct {
 	First, Second string
 	// Any says that all processes are among them.
 	Any bool
+	// Ends are the objects of the host, or of any if none is named, whose end they wait for.
+	Ends Ends
 }
+
+// Ends are kinds of objects.
+type Ends uint8
+
+// The members of Ends.
+const (
+	NodeEnds Ends = 1 << iota
+	MachineEnds
+	PodEnds
+)
+
+// endsOf has them by their names.
+var endsOf = map[string]Ends{"Node": NodeEnds, "Machine": MachineEnds, "Pod": PodEnds}
 
 // Has reports whether a party is among them. All depend on the API server.
 func (p *Parties) Has(party string) bool {
@@ -282,6 +320,9 @@ func (p *Parties) Has(party string) bool {
 		return name == p.Host
 	case "bmc":
 		return name == p.BMC
+	case "kept":
+		of, host, _ := strings.Cut(name, "/")
+		return p.Ends&endsOf[of] != 0 && (host == p.BMC || host == p.Host || p.BMC == "" && p.Host == "")
 	default: // a process, its requests, or all requests
 		return name == "" || p.Any || Plays(name, p.First) || Plays(name, p.Second)
 	}
@@ -314,7 +355,7 @@ func (h *Hindrances) lastsOn(on Parties) bool {
 }
 
 func (h *Hindrances) lasts(s Spell) bool {
-	return s.Name != IsDown && s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
+	return s.Name != IsDown && (s.begin < h.withdrawn || s.kept) && s.end == open && s.replaced == open && h.withdrawn != open
 }
 
 // LostTo returns how much of the time between two moments was lost to some spells, and to the

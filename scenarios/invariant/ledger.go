@@ -60,6 +60,7 @@ var HarmKinds = []HarmKind{
 	{"a fencing was called over", history.FenceEnded, nil, "safe-time-kept"},
 	{"a mark or a request was taken away", history.AnnotationRemoved, func(e *history.Event) bool { return aboutMark(e) || asksOff(e) }, "own-annotations-only"},
 	{"a cordon was taken away", history.NodeUncordoned, nil, "own-annotations-only"},
+	{"a finalizer was taken away", history.FinalizerRemoved, nil, "own-annotations-only"},
 	{"a hook or a pause was taken away", history.AnnotationRemoved, KeepsOff, "own-annotations-only"},
 }
 

@@ -109,6 +109,7 @@ var HarmlessKinds = []Harmless{
 	{history.NodeNotReady, "a report of the Node's silence, by whoever stands in for a control plane"},
 	{history.PodProtected, "the budget says so, which somebody else has made"},
 	{history.PodUnprotected, "as protected"},
+	{history.FinalizerAdded, "whoever adds one keeps the object until it takes that away, and excuses only others"},
 	{history.PodBound, "nothing is taken; at-most-one looks at what runs"},
 	{history.PowerReported, "a report: status-truthful looks at whether it is true"},
 	{history.LastPoweredOn, "a report: status-truthful looks at whether it is true"},

@@ -66,6 +66,7 @@ func reservation(kind string, r controllers.Reservation) func(before, after clie
 
 func node(before, after *corev1.Node, emit func(history.Event)) {
 	if after == nil {
+		finalizers(before, nil, history.Event{Host: before.Name, Object: "Node/" + before.Name, UID: string(before.UID)}, emit)
 		emit(history.Event{Kind: history.NodeDeleted, Host: before.Name, Object: "Node/" + before.Name, UID: string(before.UID)})
 		return
 	}
@@ -83,6 +84,7 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	if before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 		send(history.NodeDeleting, "")
 	}
+	finalizers(of(before), after, event, emit)
 	if before == nil || !maps.Equal(before.Labels, after.Labels) {
 		send(history.NodeLabels, labels(after.Labels))
 	}
@@ -124,6 +126,45 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 			send(history.NodeCordoned, "")
 		} else {
 			send(history.NodeUncordoned, "")
+		}
+	}
+}
+
+// of is a version of an object, or none.
+func of[T any, P interface {
+	*T
+	metav1.Object
+}](obj P) metav1.Object {
+	if obj == nil {
+		return nil
+	}
+	return obj
+}
+
+// finalizers emits those that came and went, in domains that are a user's to write to.
+func finalizers(before, after metav1.Object, event history.Event, emit func(history.Event)) {
+	of := func(obj metav1.Object) (set []string) {
+		if obj == nil {
+			return nil
+		}
+		for _, name := range obj.GetFinalizers() {
+			if domain, _, prefixed := strings.Cut(name, "/"); prefixed && !isReserved(domain) {
+				set = append(set, name)
+			}
+		}
+		return set
+	}
+	was, is := of(before), of(after)
+	for _, name := range is {
+		if e := event; !slices.Contains(was, name) {
+			e.Kind, e.Key = history.FinalizerAdded, name
+			emit(e)
+		}
+	}
+	for _, name := range was {
+		if e := event; !slices.Contains(is, name) {
+			e.Kind, e.Key = history.FinalizerRemoved, name
+			emit(e)
 		}
 	}
 }
@@ -261,7 +302,7 @@ func notes(n *corev1.Node) string {
 	set := make(map[string]string, len(n.Annotations))
 	for key, value := range n.Annotations { // order does not matter: labels sorts
 		domain, _, prefixed := strings.Cut(key, "/")
-		if prefixed && slices.ContainsFunc(reserved, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) }) {
+		if prefixed && isReserved(domain) {
 			continue
 		}
 		if len(value) > 63 || strings.Contains(value, ",") {
@@ -273,7 +314,11 @@ func notes(n *corev1.Node) string {
 	return labels(set)
 }
 
-// reserved are the domains of annotations that Kubernetes' own components, or fencelab's, write.
+// isReserved reports whether Kubernetes' own components, or fencelab's, write to a domain.
+func isReserved(domain string) bool {
+	return slices.ContainsFunc(reserved, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+}
+
 var reserved = []string{"kubernetes.io", "k8s.io", "x-k8s.io", "metal3.io", "fencelab.dev"}
 
 func pod(before, after *corev1.Pod, emit func(history.Event)) {
@@ -286,6 +331,11 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 	event := func(kind history.Kind, p *corev1.Pod) history.Event {
 		return history.Event{Kind: kind, Host: p.Spec.NodeName, Object: "Pod/" + p.Name, UID: string(p.UID), Value: p.Annotations[api.NodeUIDAnnotation]}
 	}
+	one := after
+	if one == nil {
+		one = before
+	}
+	finalizers(of(before), of(after), event("", one), emit)
 	switch {
 	case after == nil:
 		emit(event(history.PodDeleted, before))
@@ -293,7 +343,7 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 		e := event(history.PodBound, after)
 		e.Key = stays(after)
 		emit(e)
-	case before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && graceful(after):
+	case before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && (graceful(after) || len(after.Finalizers) > 0):
 		emit(event(history.PodTerminating, after))
 	}
 }
@@ -411,6 +461,11 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	marks := func(was, is map[string]string, e history.Event) {
 		annotations(was, is, mattersOnMachine, e, emit)
 	}
+	one := after
+	if one == nil {
+		one = before
+	}
+	finalizers(of(before), of(after), event(one), emit)
 	switch {
 	case before == nil:
 		send(history.MachineCreated, after, "")

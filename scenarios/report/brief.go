@@ -236,7 +236,7 @@ var weights = map[history.Kind]int{
 	history.NodeOutOfService: 6, history.NodeInService: 6, history.VolumesInUse: 2, history.DetachAsked: 4, history.StorageFenceAsked: 5, history.StorageUnfenceAsked: 5,
 	history.OpApplied: 5, history.Deviated: 5, history.ControllerCrashed: 5, history.AnnotationSet: 5, history.AnnotationRemoved: 5,
 	history.MachineDeleting: 5, history.NodeDeleting: 5, history.MachineDeleted: 5, history.BareMetalHostDeleted: 5, history.FenceRequested: 5, history.FenceEnded: 5,
-	history.BootStarted: 4, history.DeletionPhase: 4, history.DrainTimeout: 3, history.Stamped: 2, history.PodTerminating: 4, history.PodProtected: 4, history.PodUnprotected: 3, history.NodeCordoned: 4,
+	history.BootStarted: 4, history.DeletionPhase: 4, history.DrainTimeout: 3, history.Stamped: 2, history.PodTerminating: 4, history.PodProtected: 4, history.PodUnprotected: 3, history.FinalizerAdded: 4, history.FinalizerRemoved: 4, history.NodeCordoned: 4,
 	history.NodeNotReady: 4, history.NodeCreated: 4, history.PowerReported: 4, history.FieldIs: 4, history.BMCCommand: 4, history.OnlineWanted: 4,
 	history.NodeReady: 3, history.NodeCondition: 3, history.MachineCondition: 3, history.CheckChanged: 4, history.PodBound: 3, history.BMCFault: 3, history.APIFault: 3, history.NodeUncordoned: 3, history.HostConsumer: 3,
 	history.ProvisioningState: 3, history.ControllerError: 2, history.ControllerPanicked: 6, history.ControllerWarning: 2, history.ControllerStopping: 5,
