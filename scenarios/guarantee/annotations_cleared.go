@@ -107,7 +107,7 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 				continue
 			}
 			var within time.Duration
-			on := invariant.Parties{BMC: e.Host, Any: true, Ends: invariant.NodeEnds}
+			on := invariant.Parties{BMC: e.Host, Any: true, Ends: invariant.ReleaseEnds}
 			if strings.HasPrefix(e.Object, "Machine/") { // it stays until the host is back
 				if on.Host = e.Host; h.away {
 					within = c.within

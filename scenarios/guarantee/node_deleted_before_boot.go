@@ -49,8 +49,8 @@ type returnHost struct {
 	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
-	// empty says that a user has made the Node and that no kubelet has written to it: it stands for
-	// no host yet.
+	// empty says that a user has made the Node, or a controller has made it anew, and that no
+	// kubelet has written to it: it stands for no boot yet.
 	empty bool
 	// out is the taint that says that its host is off, while the Node has one, and bound are the
 	// Pods and volumes that it releases.
@@ -89,7 +89,7 @@ func (c *returns) judge(e *history.Event) {
 	h.Body.Observe(e)
 	switch e.Kind {
 	case history.NodeCreated:
-		h.node, h.created, h.empty = e.UID, *e, invariant.ByUser(e)
+		h.node, h.created, h.empty = e.UID, *e, invariant.ByUser(e) || c.roles.Tested(e.Actor)
 	case history.NodeReady, history.NodeTakenOver:
 		h.empty = h.empty && e.UID != h.node
 	case history.MachineNode:

@@ -288,7 +288,7 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Dura
 	if !s.had || !s.Demand.On() || s.leaving || staysOff || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
 		return invariant.Lack{}
 	}
-	l := invariant.Lack{Host: name, Comes: nodeEvents, On: invariant.Parties{Host: name, BMC: name, Any: true, Ends: invariant.NodeEnds}}
+	l := invariant.Lack{Host: name, Comes: nodeEvents, On: invariant.Parties{Host: name, BMC: name, Any: true, Ends: invariant.ReleaseEnds}}
 	what := ""
 	switch {
 	case s.uid == "":

@@ -435,7 +435,7 @@ func (c *cycles) Lacks() iter.Seq[invariant.Lack] {
 				if !yield(invariant.Lack{
 					Sentence: sentence + " was followed by no boot", Since: &r.set,
 					Blind: c.Doubt != "", // an unseen boot may have served it
-					Host:  h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true, Ends: invariant.NodeEnds},
+					Host:  h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true, Ends: invariant.ReleaseEnds},
 				}) {
 					return
 				}

@@ -155,7 +155,7 @@ func (c *deliveries) lost(h *delivery, e *history.Event) time.Duration {
 
 // depends are the parties that a release depends on: all processes, and the BMC, but not the host.
 func (h *delivery) depends() invariant.Parties {
-	return invariant.Parties{Any: true, BMC: h.idle.Host, Ends: invariant.NodeEnds | invariant.PodEnds}
+	return invariant.Parties{Any: true, BMC: h.idle.Host, Ends: invariant.ReleaseEnds}
 }
 
 func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {

@@ -136,12 +136,13 @@ func (c *recoveries) unpromised() bool {
 	return h.unwatched && h.process != "" && h.process == h.Boot || c.pledges.free(c.fenced.Host)
 }
 
-// heldBack is how much of the time until e was lost by the cluster's own controllers, and how much
-// a schedule delayed the next boot of the fenced host, on which the workload may run again.
+// heldBack is how much of the time until e was lost by the cluster's own controllers, how much a
+// schedule delayed the next boot of the fenced host, on which the workload may run again, and how
+// much a user kept its Node or its Pod.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
 	return c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
-		return process && !c.roles.Tested(name) || s.Scheduled() && s.Party == history.HostEnd(c.fenced.Host)
+		return process && !c.roles.Tested(name) || s.Scheduled() && s.Party == history.HostEnd(c.fenced.Host) || s.Keeps(invariant.ReleaseEnds, c.fenced.Host)
 	})
 }
 
@@ -162,7 +163,7 @@ func (c *recoveries) Lacks() iter.Seq[invariant.Lack] {
 		}
 		yield(invariant.Lack{
 			Sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", Since: &c.fenced,
-			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true, Ends: invariant.NodeEnds | invariant.PodEnds},
+			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true, Ends: invariant.ReleaseEnds},
 		})
 	}
 }

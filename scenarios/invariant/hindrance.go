@@ -72,6 +72,12 @@ type Spell struct {
 // Scheduled reports whether the schedule held the party up.
 func (s *Spell) Scheduled() bool { return s.scheduled }
 
+// Keeps reports whether somebody keeps such an object of a host.
+func (s *Spell) Keeps(of Ends, host string) bool {
+	kind, name, _ := strings.Cut(strings.TrimPrefix(s.Party, "kept/"), "/")
+	return s.kept && of&endsOf[kind] != 0 && name == host
+}
+
 // open is the end of a spell that has none yet.
 const open = time.Duration(math.MaxInt64)
 
@@ -305,6 +311,8 @@ const (
 	NodeEnds Ends = 1 << iota
 	MachineEnds
 	PodEnds
+	// ReleaseEnds are those that the release of a host ends, and its return comes after.
+	ReleaseEnds = NodeEnds | PodEnds
 )
 
 // endsOf has them by their names.
