@@ -100,6 +100,8 @@ type State struct {
 	Requested bool `json:"requested"`
 	// HeldOff: it is, in answer to that request.
 	HeldOff bool `json:"heldOff"`
+	// Left: a host that is the Machine's no more is still asked to stay off for this deletion.
+	Left bool `json:"left"`
 	// Outdated: it may have booted after that answer, for its Node tells of another boot
 	// or a boot's time has passed.
 	Outdated bool `json:"outdated"`
@@ -127,13 +129,15 @@ const (
 	DeleteNode Action = "DeleteNode"
 	// Release gives the host back, offline, and lets go of it.
 	Release Action = "Release"
+	// LetGo takes that request back from a host that is no longer the Machine's.
+	LetGo Action = "LetGo"
 	// RemoveFinalizer ends the deletion.
 	RemoveFinalizer Action = "RemoveFinalizer"
 )
 
 // Actions is every action.
 var Actions = []Action{
-	Nothing, Wait, AddFinalizer, Record, Cordon, Evict, HoldOff, HoldAgain, DeleteNode, Release, RemoveFinalizer,
+	Nothing, Wait, AddFinalizer, Record, Cordon, Evict, HoldOff, HoldAgain, DeleteNode, Release, LetGo, RemoveFinalizer,
 }
 
 // terminating reports whether the host was asked to go off: no hook can keep it on any more.
@@ -242,6 +246,8 @@ func Decide(s State) Action {
 			return HoldAgain
 		case s.HostUsed:
 			return Release
+		case s.Left:
+			return LetGo
 		}
 		return RemoveFinalizer
 	}

@@ -144,6 +144,8 @@ func TestWhatIsNeverDone(t *testing.T) {
 			{action == Release && s.NodeExists, "a host is kept as long as its Node is there"},
 			{action == Release && (s.Outdated || !s.HeldOff && !s.Deprovisioned), "a host is given back only while it is held off"},
 			{action == RemoveFinalizer && s.HostUsed, "a Machine stays as long as it has a host"},
+			{action == RemoveFinalizer && s.Left, "no host stays off for a Machine that is gone"},
+			{action == LetGo && s.HostUsed, "a host is let go when it is the Machine's no more"},
 			{action != Nothing && !s.Finalizer && s.Deleting, "without the finalizer nothing is done"},
 		} {
 			if rule.broken && failed < 20 {
@@ -169,6 +171,8 @@ func ideal(s State, action Action) State {
 		s.NodeExists = false
 	case Release:
 		s.HostUsed, s.Provisioned, s.Requested, s.HeldOff = false, false, false, false
+	case LetGo:
+		s.Left = false
 	case Wait:
 		switch {
 		case s.Shared: // a person gives the other one its own

@@ -60,6 +60,14 @@ func (r *Reconciler) hold(ctx context.Context, f *facts) error {
 	return r.Client.Patch(ctx, f.host.DeepCopy(), ask)
 }
 
+// letGo takes the request back from a host that is the Machine's no more.
+func (r *Reconciler) letGo(ctx context.Context, f *facts) error {
+	if f.host == nil {
+		return errors.New("the Machine has no host") // Decide never asks for it
+	}
+	return r.Client.Patch(ctx, f.host.DeepCopy(), api.RemoveAnnotations(f.host, holdKey.Annotation()))
+}
+
 // release gives the host back, in one write: it stays off, is nobody's, and no longer held.
 func (r *Reconciler) release(ctx context.Context, f *facts) error {
 	if f.host == nil {

@@ -285,7 +285,8 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 	}
 	s.SkipDrain = wanted(machine, clusterv1.ExcludeNodeDrainingAnnotation) ||
 		r.over(machine.Spec.Deletion.NodeDrainTimeoutSeconds, deletionStatus(machine).NodeDrainStartTime)
-	s.SkipDetach = wanted(machine, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) ||
+	// Pods that are not drained keep their volumes.
+	s.SkipDetach = wanted(machine, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation) || wanted(machine, clusterv1.ExcludeNodeDrainingAnnotation) ||
 		r.over(machine.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, deletionStatus(machine).WaitForNodeVolumeDetachStartTime)
 	if node := f.node; node != nil {
 		s.NodeExists, s.Shared, s.NodeLeaving = true, f.sharer != "", node.DeletionTimestamp != nil
@@ -306,6 +307,7 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 		s.Requested, s.HeldOff = f.requested(), f.heldOff()
 		s.Outdated = r.outdated(m, f)
 	}
+	s.Left = f.host != nil && !s.HostUsed && f.requested()
 	var recorded metav1.Condition
 	if recorded = condition(machine); recorded.Status == metav1.ConditionTrue {
 		s.Recorded = Phase(recorded.Reason)
@@ -350,6 +352,8 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f *facts, s State, acti
 		return r.record(ctx, m, f, s)
 	case Release:
 		return r.release(ctx, f)
+	case LetGo:
+		return r.letGo(ctx, f)
 	case HoldOff, HoldAgain:
 		return r.hold(ctx, f)
 	case Cordon, Evict, DeleteNode:

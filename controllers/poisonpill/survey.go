@@ -83,6 +83,20 @@ func (s *survey) owns(m *clusterv1.Machine, machines []clusterv1.Machine) bool {
 	return api.ByReport(m, node, reported, machines).Owner == api.Own
 }
 
+// machineOf returns the Machine that a NodeFence is for, or the one that has its Node now. One that
+// names no Node for the moment has the boot in its stamp.
+func (s *survey) machineOf(f *fence.NodeFence) *clusterv1.Machine {
+	if m := s.machines[f.Name]; m != nil {
+		return m
+	}
+	for _, m := range s.lost {
+		if m.UID == f.Spec.Machine.UID && m.Status.NodeRef.Name == "" && m.Annotations[api.MarkedBootAnnotation] == f.Spec.Boot {
+			return m
+		}
+	}
+	return nil
+}
+
 // marked reports whether the Machine of a Node is to be remediated.
 func (s *survey) marked(node string) bool {
 	m := s.machines[node]

@@ -120,9 +120,10 @@ func (a *Agent) facts(s *survey, name string) State {
 		state.Stamped = s.stamp(name) != ""
 		return state
 	}
-	state.Orphan = s.machines[name] == nil || s.machines[name].UID != f.Spec.Machine.UID
-	state.Marked = state.Marked && !state.Orphan
-	state.Stamped = !state.Orphan && s.stamp(name) == f.Spec.Boot
+	machine := s.machineOf(f)
+	state.Orphan = machine == nil || machine.UID != f.Spec.Machine.UID
+	state.Marked = !state.Orphan && isMarked(machine)
+	state.Stamped = !state.Orphan && machine.Annotations[api.MarkedBootAnnotation] == f.Spec.Boot
 	state.Backed = f.Spec.Backup.ProviderID != "" || len(f.Spec.Backup.Labels) > 0
 	state.Cordoned = node != nil && strings.HasSuffix(node.Annotations[FencedAnnotation], " "+string(f.UID)) &&
 		(state.Node != NodeFenced || node.Spec.Unschedulable) // a user may have opened it, and it could be given work
@@ -175,6 +176,9 @@ func (a *Agent) observe(w *wait, s *survey, f *fence.NodeFence) {
 // act takes the step.
 func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) error {
 	f, node, machine := s.fences[name], s.nodes[name], s.machines[name]
+	if f != nil {
+		machine = s.machineOf(f)
+	}
 	if action == RequestFence {
 		return a.request(ctx, s, name, bootOf(node))
 	}

@@ -2,6 +2,7 @@ package guarantee
 
 import (
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,10 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 		h.away = false
 	case history.OnlineWanted:
 		h.offline = e.Value == "false"
+	case history.MachineDeleted:
+		if c.roles.Blameless(e) { // by force: whoever was deleting it is not there to take its request back
+			c.left = slices.DeleteFunc(c.left, func(set history.Event) bool { return set.Host == e.Host && c.roles.Deletes(set.Actor) })
+		}
 	case history.AnnotationSet:
 		if c.concerned(e) && c.find(e) < 0 {
 			if c.answered(h, e.Key == invariant.ExternalAnnotation) {

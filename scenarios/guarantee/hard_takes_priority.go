@@ -48,7 +48,7 @@ type hurried struct {
 	marked    bool
 	paused    bool
 	node      string          // the UID of the Node
-	empty     bool            // a user made the Node, and no kubelet has written to it: it stands for no host
+	empty     bool            // as [invariant.Roles.MakesEmpty] says of the Node
 	leaving   bool            // the Node was asked to go
 	requests  []history.Event // the hard ones that stand
 	completed bool            // the last boot that began was completed
@@ -106,7 +106,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.ProvisioningState:
 		h.unmanaged = !invariant.Managed(e.Value)
 	case history.NodeCreated:
-		h.node, h.leaving, h.empty = e.UID, false, invariant.ByUser(e)
+		h.node, h.leaving, h.empty = e.UID, false, c.roles.MakesEmpty(e)
 	case history.NodeReady:
 		h.empty = h.empty && e.UID != h.node
 	case history.NodeTakenOver: // what becomes of it is about the host whose kubelet has written last

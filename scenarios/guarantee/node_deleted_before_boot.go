@@ -49,8 +49,7 @@ type returnHost struct {
 	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
-	// empty says that a user has made the Node, or a controller has made it anew, and that no
-	// kubelet has written to it: it stands for no boot yet.
+	// empty is that of [invariant.Roles.MakesEmpty].
 	empty bool
 	// out is the taint that says that its host is off, while the Node has one, and bound are the
 	// Pods and volumes that it releases.
@@ -89,7 +88,7 @@ func (c *returns) judge(e *history.Event) {
 	h.Body.Observe(e)
 	switch e.Kind {
 	case history.NodeCreated:
-		h.node, h.created, h.empty = e.UID, *e, invariant.ByUser(e) || c.roles.Tested(e.Actor)
+		h.node, h.created, h.empty = e.UID, *e, c.roles.MakesEmpty(e)
 	case history.NodeReady, history.NodeTakenOver:
 		h.empty = h.empty && e.UID != h.node
 	case history.MachineNode:
@@ -123,6 +122,10 @@ func (c *returns) judge(e *history.Event) {
 	case history.HostConsumer:
 		if invariant.ByUser(e) {
 			h.fence.Node, h.off = "", false // its Machine has nothing to do with it any more
+		}
+	case history.ProvisioningState:
+		if invariant.ByUser(e) && !invariant.Managed(e.Value) {
+			h.fence.Node, h.off = "", false // with which every request is taken away
 		}
 	case history.PowerOff:
 		if h.fence.Marked && invariant.Plays(e.Actor, c.roles.Remediation) && !invariant.Plays(e.Actor, c.roles.Power) {

@@ -163,6 +163,10 @@ func (c *cycles) judge(e *history.Event) {
 		default:
 			h.restart(e.At)
 		}
+	case history.MachineDeleted:
+		if c.roles.Blameless(e) { // by force, past whoever was deleting it
+			c.abandoned(c.hosts.Of(e.Host))
+		}
 	case history.BMCCommand:
 		h := c.hosts.Of(e.Host)
 		if invariant.PowersOn(e) {
@@ -201,6 +205,16 @@ func (h *cycleHost) pause(e *history.Event, paused bool) {
 	}
 	h.paused = paused
 	h.restart(e.At)
+}
+
+// abandoned notes that a deletion is over that can not take its requests back any more.
+func (c *cycles) abandoned(h *cycleHost) {
+	for i := range h.requests {
+		if r := &h.requests[i]; c.roles.Deletes(r.set.Actor) && !r.served {
+			r.served = true
+			c.Excuse(&r.set)
+		}
+	}
 }
 
 // restart gives each request its time anew.

@@ -239,11 +239,12 @@ func (c *rescues) renamed(h *patient, e *history.Event) {
 	if h.ready.Kind != "" {
 		h.lost = *e
 	}
+	another := h.node != ""
 	h.node, h.ready, h.sick, h.returned = n.UID, history.Event{}, history.Event{}, e.At
 	switch {
 	case n.Ready:
 		h.ready = *e
-	case n.Had:
+	case n.Had && another: // else it has its time to start, as one that comes
 		h.sick = *e
 		h.hand(e)
 	}

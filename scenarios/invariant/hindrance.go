@@ -311,7 +311,7 @@ const (
 	NodeEnds Ends = 1 << iota
 	MachineEnds
 	PodEnds
-	// ReleaseEnds are those that the release of a host ends, and its return comes after.
+	// ReleaseEnds end with the release of a host, and its return comes after that.
 	ReleaseEnds = NodeEnds | PodEnds
 )
 

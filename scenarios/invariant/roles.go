@@ -126,6 +126,10 @@ func (r *Roles) central() [5]string {
 // without a known actor may have been.
 func (r *Roles) Blameless(e *history.Event) bool { return e.Actor != "" && !r.Tested(e.Actor) }
 
+// MakesEmpty reports whether a NodeCreated is of a Node that a user has made, or a controller has
+// made anew: it stands for no boot before a kubelet has written to it.
+func (r *Roles) MakesEmpty(e *history.Event) bool { return ByUser(e) || r.Tested(e.Actor) }
+
 // Plays reports whether an actor is the controller of this name, or one of its processes.
 func Plays(actor, name string) bool {
 	return name != "" && (actor == name || history.ControllerOf(actor) == name)
