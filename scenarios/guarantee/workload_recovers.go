@@ -137,13 +137,19 @@ func (c *recoveries) unpromised() bool {
 }
 
 // heldBack is how much of the time until e was lost by the cluster's own controllers, how much a
-// schedule delayed the next boot of the fenced host, on which the workload may run again, and how
+// schedule delayed the next boot of the fenced host, or the host that has the workload now, and how
 // much a user kept its Node or its Pod.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
 	return c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
-		return process && !c.roles.Tested(name) || s.Scheduled() && s.Party == history.HostEnd(c.fenced.Host) || s.Keeps(invariant.ReleaseEnds, c.fenced.Host)
+		return process && !c.roles.Tested(name) || s.Scheduled() && c.mayRun(s.Party) || s.Keeps(invariant.ReleaseEnds, c.fenced.Host)
 	})
+}
+
+// mayRun reports whether a party is a host on which the workload may run again.
+func (c *recoveries) mayRun(party string) bool {
+	host, is := strings.CutPrefix(party, history.HostEnd(""))
+	return is && (host == c.fenced.Host || c.hosts.Of(host).bound)
 }
 
 // elsewhere reports whether there is another Node that the workload can run on.
