@@ -44,7 +44,7 @@ func (b *Binder) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		},
 		Target: corev1.ObjectReference{Kind: "Node", Name: node.Name},
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // it changed, and its event will come
+	if err != nil && !apierrors.IsNotFound(err) {
 		return reconcile.Result{}, fmt.Errorf("bind Pod %s to Node %s: %w", request, node.Name, err)
 	}
 	return reconcile.Result{}, nil

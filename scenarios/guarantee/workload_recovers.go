@@ -22,6 +22,7 @@ var workloadRecovers = invariant.Invariant{
 			witnesses: invariant.NewWitnesses(p),
 			pledges:   newPledges(p),
 			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
+			release:   p.Timings.Release,
 			bounded:   p.Timings.Safe > 0,
 		}
 		for _, host := range p.Unwatched {
@@ -47,12 +48,15 @@ type recoveries struct {
 	roles     invariant.Roles
 	hosts     invariant.Roster[recovering]
 	deadline  time.Duration
+	release   time.Duration // what the cluster's own controllers take of it
 	bounded   bool
 	// fenced is the fencing after which the workload has not started yet. Timed says that its time
-	// counts, which began at from, and isn't over.
+	// counts, which began at from, and isn't over; anew is how often one of the cluster's own
+	// controllers has started since, which begins its waits anew.
 	fenced history.Event
 	timed  bool
 	from   time.Duration
+	anew   int
 }
 
 type recovering struct {
@@ -66,12 +70,16 @@ type recovering struct {
 }
 
 func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
-	if c.timed && c.unpromised() {
-		c.from = e.At
+	switch {
+	case !c.timed:
+	case c.unpromised() || !c.elsewhere(c.fenced.Host):
+		c.from, c.anew = e.At, 0
+	case e.Kind == history.ControllerStarted && !c.roles.Tested(e.Actor):
+		c.anew++
 	}
 	if c.timed && e.At-c.from > c.deadline && e.At-c.from-c.heldBack(e) > c.deadline {
 		c.timed = false
-		if at := c.fenced.At; c.witnesses.Most(at) && c.elsewhere(c.fenced.Host) {
+		if at := c.fenced.At; c.witnesses.Most(at) {
 			c.Breach(&c.fenced, e, "the workload of "+c.fenced.Host+", which was to be fenced at "+invariant.Seconds(at)+", did not run again until "+invariant.Seconds(e.At))
 		}
 	}
@@ -107,7 +115,7 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
 		if h.bound && (h.Boot == "" || h.Boot == e.Value) && c.fenced.Kind == "" {
-			if c.fenced, c.timed, c.from = *e, c.bounded, e.At; c.pledges.free(e.Host) {
+			if c.fenced, c.timed, c.from, c.anew = *e, c.bounded, e.At, 0; c.pledges.free(e.Host) {
 				c.Excuse(e)
 			} else {
 				c.Judged++
@@ -140,7 +148,7 @@ func (c *recoveries) unpromised() bool {
 // schedule delayed the next boot of the fenced host, or the host that has the workload now, and how
 // much a user kept its Node or its Pod.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
-	return c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
+	return time.Duration(c.anew)*c.release + c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
 		return process && !c.roles.Tested(name) || s.Scheduled() && c.mayRun(s.Party) || s.Keeps(invariant.ReleaseEnds, c.fenced.Host)
 	})
