@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,9 +96,11 @@ type program interface {
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
 	registered := objects.Registered(b.sim.set, c.Name)
 	limiter := b.limiter(c.Name)
-	whole := c.Setup != nil || limiter.Every > 0
+	whole, brittle := c.Setup != nil || limiter.Every > 0, slices.ContainsFunc(b.spec.Steps, func(s scenarios.Step) bool {
+		return s.Do != nil && s.Do.Crash != nil && !s.Do.Crash.AtOnce() && s.Do.Crash.Process() == name
+	})
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1, whole: whole, apart: c.Apart},
+		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1, whole: whole, brittle: brittle, apart: c.Apart},
 		registration: c.Registration, scheme: b.sim.set.SchemeOf(registered), brought: b.sim.set.Brought(registered),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: limiter},
@@ -112,7 +115,7 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	for _, l := range c.AllLoops() {
 		of := &p.actor
 		if l.Name != "" {
-			of = &actor{name: name + "." + l.Name, place: place, alone: l.Workers == 1, whole: whole, apart: c.Apart}
+			of = &actor{name: name + "." + l.Name, place: place, alone: l.Workers == 1, whole: whole, brittle: brittle, apart: c.Apart}
 		}
 		p.loops = append(p.loops, &loop{name: l.Name, starts: l.Starts, actor: of, workers: l.Workers})
 	}

@@ -100,10 +100,11 @@ type actor struct {
 	name string
 	// place is the actor's location: see Footprint.
 	place string
-	// alone says that it does one thing at a time, whole that its steps touch all of its place, and
-	// apart that reconciles of different requests share no memory.
-	alone, whole, apart bool
-	counts              [12]struct {
+	// alone says that it does one thing at a time, whole that its steps touch all of its place,
+	// brittle that its effects do, around which it may crash, and apart that reconciles of different
+	// requests share no memory.
+	alone, whole, brittle, apart bool
+	counts                       [12]struct {
 		class steps.Class
 		n     int
 	}
@@ -221,7 +222,7 @@ func (w *world) disturb(s *step, a *actor, d steps.Deed, delay time.Duration) {
 	if w.story {
 		deviation, deviates = w.deviations[s.name]
 	}
-	step := steps.Step{Actor: a.name, Class: class, N: s.name.N, At: s.at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Answers: d.Answers, Node: d.Node, Watched: d.Watched, Whole: d.Whole || a.whole, Apart: a.apart, Assumed: w.assumed}
+	step := steps.Step{Actor: a.name, Class: class, N: s.name.N, At: s.at, Cause: w.taking, Alone: a.alone, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Request: d.Request, Answers: d.Answers, Node: d.Node, Watched: d.Watched, Whole: d.Whole || a.whole || a.brittle && d.Effect, Apart: a.apart, Assumed: w.assumed}
 	if w.count != nil && w.story {
 		deviation, deviates = w.named(step, deviation, deviates)
 	}
