@@ -124,10 +124,11 @@ func (s *survey) fenced(node, boot string) bool {
 
 // unanswered reports whether a Node's Machine is marked for a boot and has no NodeFence: even one
 // of an earlier boot answers the mark. While the Node still reports an earlier boot, the mark is
-// about that one, and a NodeFence of a later boot would be taken for one that is over.
+// about that one, and a NodeFence of a later boot would be taken for one that is over. So is one
+// that is stamped with an earlier boot: whoever has stamped it is about to make the NodeFence.
 func (s *survey) unanswered(node, boot string) bool {
-	told := bootOf(s.nodes[node])
-	return s.marked(node) && s.fences[node] == nil && (told == boot || s.nodes[node] == nil)
+	told, stamp := bootOf(s.nodes[node]), s.stamp(node)
+	return s.marked(node) && s.fences[node] == nil && (told == boot || s.nodes[node] == nil) && (stamp == "" || stamp == boot)
 }
 
 // knownTo reports whether the agent of a Node has announced that it knows a NodeFence.

@@ -1,6 +1,7 @@
 package poisonpill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,11 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 		machine = s.machineOf(f)
 	}
 	if action == RequestFence {
-		return a.request(ctx, s, name, bootOf(node))
+		boot := bootOf(node)
+		if f == nil {
+			boot = cmp.Or(s.stamp(name), boot)
+		}
+		return a.request(ctx, s, name, boot)
 	}
 	if f == nil && action != RemoveMark {
 		return errors.New("there is no NodeFence") // the table never asks for it
