@@ -101,8 +101,8 @@ type actor struct {
 	// place is the actor's location: see Footprint.
 	place string
 	// alone says that it does one thing at a time, whole that its steps touch all of its place,
-	// brittle that its effects do, around which it may crash, and apart that reconciles of different
-	// requests share no memory.
+	// brittle that its effects do, around which it may crash, and apart that reconciles of
+	// different requests share no memory.
 	alone, whole, brittle, apart bool
 	counts                       [12]struct {
 		class steps.Class

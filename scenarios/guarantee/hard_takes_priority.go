@@ -59,6 +59,9 @@ type hurried struct {
 	// command, or the power controller died while this host was off and unrequested, so that the
 	// commands sent are no longer known.
 	mayBoot bool
+	// unseen says that the status has not shown the last boot: whoever was held up until it was
+	// over can't know that the command On has had its effect.
+	unseen  bool
 	running history.Event // since when the host should be on its way to off, or zero
 	kept    history.Event // the request since which its Node should be on its way out, or zero
 	sent    history.Event // the last command to go off that the BMC received
@@ -105,6 +108,8 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	switch e.Kind {
 	case history.ProvisioningState:
 		h.unmanaged = !invariant.Managed(e.Value)
+	case history.PowerReported:
+		h.unseen = h.unseen && e.Value != "true"
 	case history.NodeCreated:
 		h.node, h.leaving, h.empty = e.UID, false, c.roles.MakesEmpty(e)
 	case history.NodeReady:
@@ -139,7 +144,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.BootComplete:
 		h.completed = true
 	case history.PowerOn:
-		h.completed, h.mayBoot = false, false
+		h.completed, h.mayBoot, h.unseen = false, false, e.At > 0 // what runs at first is known
 		if len(h.requests) > 0 {
 			c.run(h, e)
 		}
@@ -167,7 +172,7 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 	case invariant.RemediationAnnotation:
 		if set && h.marked && h.node != "" && !h.empty && !h.leaving && h.kept.Kind == "" {
 			h.kept, h.calledOff = *e, 0
-			if h.IsOff() && (!h.completed || h.mayBoot) {
+			if h.IsOff() && (!h.completed || h.mayBoot || h.unseen) {
 				h.calledOff = c.command
 			}
 		} else if !set {
