@@ -150,8 +150,7 @@ func (r *resident) leave() {
 		} else {
 			r.host.Disarm()
 		}
-		p.stop(death{note: "stopped in order"})
-		p.life++ // it starts with the next boot
+		p.kill(death{note: "stopped in order"})
 	}})
 }
 

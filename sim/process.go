@@ -96,11 +96,11 @@ type program interface {
 func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *process {
 	registered := objects.Registered(b.sim.set, c.Name)
 	limiter := b.limiter(c.Name)
-	whole, brittle := c.Setup != nil || limiter.Every > 0, slices.ContainsFunc(b.spec.Steps, func(s scenarios.Step) bool {
+	brittle := slices.ContainsFunc(b.spec.Steps, func(s scenarios.Step) bool {
 		return s.Do != nil && s.Do.Crash != nil && !s.Do.Crash.AtOnce() && s.Do.Crash.Process() == name
 	})
 	p := &process{
-		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1, whole: whole, brittle: brittle, apart: c.Apart},
+		w: b.w, actor: actor{name: name, place: place, alone: c.New != nil && c.Workers == 1, whole: c.Setup != nil || limiter.Every > 0, brittle: brittle, apart: c.Apart},
 		registration: c.Registration, scheme: b.sim.set.SchemeOf(registered), brought: b.sim.set.Brought(registered),
 		deps:   controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		uplink: uplink{w: b.w, at: at, store: b.store, api: b.api, bmcs: b.bmcs, addresses: b.addresses, faces: b.faces, storage: b.storage, limiter: limiter},
@@ -115,7 +115,9 @@ func (b *Backend) newProcess(c controllers.Selection, name, place, at string) *p
 	for _, l := range c.AllLoops() {
 		of := &p.actor
 		if l.Name != "" {
-			of = &actor{name: name + "." + l.Name, place: place, alone: l.Workers == 1, whole: whole, brittle: brittle, apart: c.Apart}
+			own := p.actor
+			own.name, own.alone = name+"."+l.Name, l.Workers == 1
+			of = &own
 		}
 		p.loops = append(p.loops, &loop{name: l.Name, starts: l.Starts, actor: of, workers: l.Workers})
 	}

@@ -2,7 +2,6 @@ package deletion
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,9 +44,6 @@ func (r *Reconciler) outdated(m *memory, f *facts) bool {
 
 // hold asks for the host to go off and stay off, or asks anew.
 func (r *Reconciler) hold(ctx context.Context, f *facts) error {
-	if f.host == nil {
-		return errors.New("the Machine has no host") // Decide never asks for it
-	}
 	// The mode is soft where the operating system can be expected to listen.
 	mode := api.RebootHard
 	if f.node != nil && ready(f.node) == corev1.ConditionTrue {
@@ -62,17 +58,11 @@ func (r *Reconciler) hold(ctx context.Context, f *facts) error {
 
 // letGo takes the request back from a host that is the Machine's no more.
 func (r *Reconciler) letGo(ctx context.Context, f *facts) error {
-	if f.host == nil {
-		return errors.New("the Machine has no host") // Decide never asks for it
-	}
 	return r.Client.Patch(ctx, f.host.DeepCopy(), api.RemoveAnnotations(f.host, holdKey.Annotation()))
 }
 
 // release gives the host back, in one write: it stays off, is nobody's, and no longer held.
 func (r *Reconciler) release(ctx context.Context, f *facts) error {
-	if f.host == nil {
-		return errors.New("the Machine has no host") // Decide never asks for it
-	}
 	return r.Client.Patch(ctx, f.host.DeepCopy(),
 		api.RemoveAnnotationAndSetSpec(f.host, holdKey.Annotation(), `"online":false,"consumerRef":null`))
 }

@@ -350,6 +350,12 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f *facts, s State, acti
 		return r.setFinalizer(ctx, f.machine, action == AddFinalizer)
 	case Record:
 		return r.record(ctx, m, f, s)
+	case Release, LetGo, HoldOff, HoldAgain:
+		if f.host == nil {
+			return errors.New("the Machine has no host") // Decide never asks for it
+		}
+	}
+	switch action {
 	case Release:
 		return r.release(ctx, f)
 	case LetGo:

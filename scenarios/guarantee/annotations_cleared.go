@@ -60,9 +60,7 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	case history.OnlineWanted:
 		h.offline = e.Value == "false"
 	case history.MachineDeleted:
-		if c.roles.Blameless(e) { // by force: whoever was deleting it is not there to take its request back
-			c.left = slices.DeleteFunc(c.left, func(set history.Event) bool { return set.Host == e.Host && c.roles.Deletes(set.Actor) })
-		}
+		c.left = slices.DeleteFunc(c.left, func(set history.Event) bool { return c.roles.CutsShort(e, &set) })
 	case history.AnnotationSet:
 		if c.concerned(e) && c.find(e) < 0 {
 			if c.answered(h, e.Key == invariant.ExternalAnnotation) {

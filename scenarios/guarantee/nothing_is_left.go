@@ -144,9 +144,7 @@ func (c *leftovers) machine(h *leavings, e *history.Event, tested bool) {
 	case history.MachineDeleted:
 		h.ended = *e
 		h.drop(&h.stamps, e.Object, "")
-		if c.roles.Blameless(e) { // by force: whoever was deleting it is not there to let its host go
-			h.holds = slices.DeleteFunc(h.holds, func(set history.Event) bool { return c.roles.Deletes(set.Actor) })
-		}
+		h.holds = slices.DeleteFunc(h.holds, func(set history.Event) bool { return c.roles.CutsShort(e, &set) })
 		if tested {
 			c.Judged++
 			if h.node.Kind != "" && !h.strange {

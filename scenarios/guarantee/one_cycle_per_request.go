@@ -164,9 +164,7 @@ func (c *cycles) judge(e *history.Event) {
 			h.restart(e.At)
 		}
 	case history.MachineDeleted:
-		if c.roles.Blameless(e) { // by force, past whoever was deleting it
-			c.abandoned(c.hosts.Of(e.Host))
-		}
+		c.abandoned(c.hosts.Of(e.Host), e)
 	case history.BMCCommand:
 		h := c.hosts.Of(e.Host)
 		if invariant.PowersOn(e) {
@@ -207,10 +205,10 @@ func (h *cycleHost) pause(e *history.Event, paused bool) {
 	h.restart(e.At)
 }
 
-// abandoned notes that a deletion is over that can not take its requests back any more.
-func (c *cycles) abandoned(h *cycleHost) {
+// abandoned notes that a deletion is cut short by e and can't take its requests back any more.
+func (c *cycles) abandoned(h *cycleHost, e *history.Event) {
 	for i := range h.requests {
-		if r := &h.requests[i]; c.roles.Deletes(r.set.Actor) && !r.served {
+		if r := &h.requests[i]; c.roles.CutsShort(e, &r.set) && !r.served {
 			r.served = true
 			c.Excuse(&r.set)
 		}

@@ -23,9 +23,8 @@ type pledge struct {
 	invariant.Body
 	marked bool // its Machine has the external-remediation annotation
 	silent bool // nothing is heard of the host: it is off, stands still or is cut off
-	// alone and young are as of when it fell silent: its agent knew of no peer to ask, and can't
-	// have announced anything yet.
-	alone, young bool
+	// alone is as of when it fell silent: its agent knew of no peer to ask.
+	alone bool
 	// free says that it fell silent without a promise, and hasn't been heard of since.
 	free bool
 	// seen: this history shows when the host's agents start. Without that, none counts as young.
@@ -69,7 +68,7 @@ func (c *pledges) observe(e *history.Event) {
 	case history.HostResumed:
 		c.silence(h, e, h.cut)
 	case history.BootStarted:
-		h.alone, h.young, h.silent, h.stopped, h.free = false, false, false, false, h.free && h.cut
+		h.alone, h.silent, h.stopped, h.free = false, false, false, h.free && h.cut
 		h.anew()
 	case history.ControllerStopping:
 		if c.roles.Agent(e.Actor) {
@@ -102,11 +101,11 @@ func (h *pledge) anew() { h.wrote, h.agent, h.up = false, history.Event{}, histo
 func (c *pledges) silence(h *pledge, e *history.Event, silent bool) {
 	switch {
 	case !silent && h.On:
-		h.alone, h.young, h.silent, h.free = false, false, false, false
+		h.alone, h.silent, h.free = false, false, false
 	case silent && !h.silent:
-		h.young, h.silent = c.young(h, e), true
-		h.alone = !c.asks(e.Host) || h.young && (h.writes || h.up.Kind == "")
-		h.free = h.free || h.alone || h.young
+		young := c.young(h, e)
+		h.alone, h.silent = !c.asks(e.Host) || young && (h.writes || h.up.Kind == ""), true
+		h.free = h.free || h.alone || young
 	}
 }
 

@@ -71,3 +71,11 @@ func BMCEnd(host string) string        { return "bmc/" + host }
 // KeptEnd is the party of whatever waits for the end of an object of a kind, and of a host, that
 // somebody keeps.
 func KeptEnd(kind, host string) string { return "kept/" + kind + "/" + host }
+
+// KeptOf is the kind and the host of a KeptEnd, and false for any other party.
+func KeptOf(party string) (kind, host string, kept bool) {
+	if party, kept = strings.CutPrefix(party, "kept/"); kept {
+		kind, host, _ = strings.Cut(party, "/")
+	}
+	return kind, host, kept
+}

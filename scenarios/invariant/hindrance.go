@@ -74,8 +74,8 @@ func (s *Spell) Scheduled() bool { return s.scheduled }
 
 // Keeps reports whether somebody keeps such an object of a host.
 func (s *Spell) Keeps(of Ends, host string) bool {
-	kind, name, _ := strings.Cut(strings.TrimPrefix(s.Party, "kept/"), "/")
-	return s.kept && of&endsOf[kind] != 0 && name == host
+	kind, name, kept := history.KeptOf(s.Party)
+	return kept && of&endsOf[kind] != 0 && name == host
 }
 
 // open is the end of a spell that has none yet.
@@ -320,6 +320,9 @@ var endsOf = map[string]Ends{"Node": NodeEnds, "Machine": MachineEnds, "Pod": Po
 
 // Has reports whether a party is among them. All depend on the API server.
 func (p *Parties) Has(party string) bool {
+	if of, host, kept := history.KeptOf(party); kept {
+		return p.Ends&endsOf[of] != 0 && (host == p.BMC || host == p.Host || p.BMC == "" && p.Host == "")
+	}
 	kind, name, _ := strings.Cut(party, "/")
 	switch kind {
 	case theLab:
@@ -328,9 +331,6 @@ func (p *Parties) Has(party string) bool {
 		return name == p.Host
 	case "bmc":
 		return name == p.BMC
-	case "kept":
-		of, host, _ := strings.Cut(name, "/")
-		return p.Ends&endsOf[of] != 0 && (host == p.BMC || host == p.Host || p.BMC == "" && p.Host == "")
 	default: // a process, its requests, or all requests
 		return name == "" || p.Any || Plays(name, p.First) || Plays(name, p.Second)
 	}

@@ -126,6 +126,12 @@ func (r *Roles) central() [5]string {
 // without a known actor may have been.
 func (r *Roles) Blameless(e *history.Event) bool { return e.Actor != "" && !r.Tested(e.Actor) }
 
+// CutsShort reports whether e ends a Machine by force, past the deletion that had asked its host
+// for something and can't take that back any more.
+func (r *Roles) CutsShort(e, asked *history.Event) bool {
+	return e.Kind == history.MachineDeleted && r.Blameless(e) && e.Host == asked.Host && r.Deletes(asked.Actor)
+}
+
 // MakesEmpty reports whether a NodeCreated is of a Node that a user has made, or a controller has
 // made anew: it stands for no boot before a kubelet has written to it.
 func (r *Roles) MakesEmpty(e *history.Event) bool { return ByUser(e) || r.Tested(e.Actor) }

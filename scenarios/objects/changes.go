@@ -84,7 +84,7 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	if before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 		send(history.NodeDeleting, "")
 	}
-	finalizers(of(before), after, event, emit)
+	finalizers(before, after, event, emit)
 	if before == nil || !maps.Equal(before.Labels, after.Labels) {
 		send(history.NodeLabels, labels(after.Labels))
 	}
@@ -130,21 +130,14 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	}
 }
 
-// of is a version of an object, or none.
-func of[T any, P interface {
-	*T
-	metav1.Object
-}](obj P) metav1.Object {
-	if obj == nil {
-		return nil
-	}
-	return obj
-}
-
 // finalizers emits those that came and went, in domains that are a user's to write to.
-func finalizers(before, after metav1.Object, event history.Event, emit func(history.Event)) {
-	of := func(obj metav1.Object) (set []string) {
-		if obj == nil {
+func finalizers[T interface {
+	comparable
+	metav1.Object
+}](before, after T, event history.Event, emit func(history.Event)) {
+	var none T
+	of := func(obj T) (set []string) {
+		if obj == none {
 			return nil
 		}
 		for _, name := range obj.GetFinalizers() {
@@ -335,7 +328,7 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 	if one == nil {
 		one = before
 	}
-	finalizers(of(before), of(after), event("", one), emit)
+	finalizers(before, after, event("", one), emit)
 	switch {
 	case after == nil:
 		emit(event(history.PodDeleted, before))
@@ -465,7 +458,7 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	if one == nil {
 		one = before
 	}
-	finalizers(of(before), of(after), event(one), emit)
+	finalizers(before, after, event(one), emit)
 	switch {
 	case before == nil:
 		send(history.MachineCreated, after, "")
