@@ -88,6 +88,8 @@ type State struct {
 	Stamped bool `json:"stamped"`
 	// Cordoned: the Node names the NodeFence, and while it reports the fenced boot it is cordoned.
 	Cordoned bool `json:"cordoned"`
+	// Leaving: the Node is being deleted, and another keeps it.
+	Leaving bool `json:"leaving"`
 	// Bare: a kubelet has recreated the Node, which lacks what users had set on the previous one.
 	Bare bool `json:"bare"`
 	// Promised: the agent of the fenced boot has announced when it will be reset.
@@ -272,7 +274,7 @@ func (s State) survive() Action {
 			return RequestFence // this one answers a mark that was set anew, too
 		case !s.Cordoned:
 			return Cordon
-		case !s.Safe:
+		case !s.Safe, s.Leaving:
 			return Wait
 		}
 		return DeleteNode

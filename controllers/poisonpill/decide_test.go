@@ -100,6 +100,7 @@ func TestEveryStepOfTheSurvivors(t *testing.T) {
 		{State{Fenced: true, Node: NodeFenced, Cordoned: true}, Wait},
 		{State{Fenced: true, Node: NodeFenced, Cordoned: true, Promised: true, Quorate: true}, Wait},
 		{State{Fenced: true, Node: NodeFenced, Cordoned: true, Safe: true}, DeleteNode},
+		{State{Fenced: true, Node: NodeFenced, Cordoned: true, Safe: true, Leaving: true}, Wait},
 		{State{Fenced: true, Node: NodeGone, Backed: true, Promised: true}, Wait},
 		{State{Fenced: true, Node: NodeGone, Backed: true, Promised: true, Orphan: true}, Wait},
 		{State{Fenced: true, Node: NodeGone, Backed: true, Promised: true, Safe: true, Lingering: true}, Wait},

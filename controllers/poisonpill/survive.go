@@ -128,6 +128,7 @@ func (a *Agent) facts(s *survey, name string) State {
 	state.Backed = f.Spec.Backup.ProviderID != "" || len(f.Spec.Backup.Labels) > 0
 	state.Cordoned = node != nil && strings.HasSuffix(node.Annotations[FencedAnnotation], " "+string(f.UID)) &&
 		(state.Node != NodeFenced || node.Spec.Unschedulable) // a user may have opened it, and it could be given work
+	state.Leaving = node != nil && !node.DeletionTimestamp.IsZero()
 	state.Bare = state.Node == NodeOther && madeAnew(node, f) && amended(node, f) != nil
 	w := a.m.waitFor(f)
 	a.observe(w, s, f)
