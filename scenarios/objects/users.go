@@ -102,7 +102,7 @@ func (u Users) Create(op *scenarios.CreateOp) error {
 }
 
 // each does something to every object that is meant, one after the other. What isn't there in
-// this schedule may be in another.
+// this schedule, or in a state in which the API server refuses it, may be otherwise in another.
 func (u Users) each(which scenarios.Selection, do func(name string, obj client.Object) error) error {
 	if err := u.writable(); err != nil {
 		return err
@@ -130,6 +130,9 @@ func (u Users) each(which scenarios.Selection, do func(name string, obj client.O
 		}
 		if apierrors.IsNotFound(err) {
 			return &play.Ineffective{Reason: err.Error(), Missing: true}
+		}
+		if apierrors.IsInvalid(err) { // as a new finalizer on an object that is being deleted
+			return &play.Ineffective{Reason: err.Error()}
 		}
 		if err != nil {
 			return err

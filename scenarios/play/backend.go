@@ -80,7 +80,7 @@ type Artifact struct {
 }
 
 // Ineffective says why an operation could not be done to the world as it was by
-// then, though it could in another schedule: the object was not there.
+// then, though it could in another schedule: the object was not there, or could not be changed so.
 type Ineffective struct {
 	Reason string
 	// Missing says that the object isn't there.
