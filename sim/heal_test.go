@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -151,5 +153,35 @@ spec:
 	}
 	if did == 0 || back == 0 {
 		t.Errorf("the trace has %d entries of remediation, which started again at %s", did, back)
+	}
+}
+
+// TestRestless: a run in which something is missing again and again ends, and says so.
+func TestRestless(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome := playOn(t, s, simtest.Compile(t, "scenario.yaml", `
+apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: restless, description: A health check marks a Machine as soon as its host is back.}
+spec:
+  topology: {hosts: [{name: worker-1}], lease: 1s}
+  healthCheck: {unhealthyAfter: 3s, nodeStartupTimeout: 60s}
+  controllers:
+    - {name: reboot, settings: {pollInterval: 1s}}
+    - {name: remediation}
+    - {name: healthcheck, overlay: [{when: {remediating: false}, then: Mark}]}
+  steps:
+    - after: 1s
+  limits: {settle: 30s}
+  invariants: [annotations-cleared]
+`))
+	if verdict, reason := outcome.Verdict(); verdict != invariant.Unknown || !strings.Contains(reason, "never came to rest") {
+		t.Errorf("%s: %s, want that it is unknown, and why", verdict, reason)
+	}
+	if took := at(t, outcome.History, history.Done, 1); took > 10*time.Minute {
+		t.Errorf("the run took %s", took)
 	}
 }

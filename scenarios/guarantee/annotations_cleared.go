@@ -16,29 +16,30 @@ var annotationsCleared = invariant.Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), roles: p.Roles, within: p.Timings.Back(), hosts: invariant.NewRoster[annotated](p.Hosts)}
+		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), roles: p.Roles, within: p.Timings.Back(), patience: p.Timings.Patience(), hosts: invariant.NewRoster[annotated](p.Hosts)}
 	},
 }
 
-// annotations judges what is left after healing. A keyed annotation that the
-// scenario's user set is theirs to remove, and the scenario has to. A plain one
-// stays while spec.online is false (seed 000). What no part of the story answers stays, too.
+// annotations judges what is left after healing. A keyed annotation that a user has set is the
+// user's to remove. A plain one stays while spec.online is false (seed 000). What no part of the
+// story answers stays, too.
 type annotations struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[annotated]
-	// within is how long a mark may stay on a Machine whose Node is away.
-	within time.Duration
-	left   []history.Event // the AnnotationSet of each, oldest first
+	// within is how long a mark may stay on a Machine whose Node is away, and patience how long a
+	// request may whose host is shutting down.
+	within, patience time.Duration
+	left             []history.Event // the AnnotationSet of each, oldest first
 }
 
 // annotated is a host: away while its Node is deleted or not Ready, offline while it should be off.
-// Consumer is its user by its own word, as Kind/name: the mark of a Machine that names the host of
-// another is answered by no controller.
+// The mark of a Machine whose host is another's is answered by no controller.
 type annotated struct {
 	invariant.Body
+	invariant.Consumer
+	invariant.Shutdown
 	away, offline bool
-	consumer      string
 }
 
 func (c *annotations) Observe(e *history.Event) *invariant.Violation {
@@ -50,9 +51,9 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	if e.Kind.Layer() == history.World {
 		h.Body.Observe(e)
 	}
+	h.Consumer.Observe(e)
+	h.Shutdown.Observe(e)
 	switch e.Kind {
-	case history.HostConsumer:
-		h.consumer = e.Value
 	case history.NodeDeleted, history.NodeNotReady:
 		h.away = true
 	case history.NodeReady:
@@ -62,6 +63,9 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	case history.MachineDeleted:
 		c.left = slices.DeleteFunc(c.left, func(set history.Event) bool { return c.roles.CutsShort(e, &set) })
 	case history.AnnotationSet:
+		if keyed, _ := invariant.RebootRequest(e); keyed && c.roles.Blameless(e) {
+			return nil
+		}
 		if c.concerned(e) && c.find(e) < 0 {
 			if c.answered(h, e.Key == invariant.ExternalAnnotation) {
 				c.Judged++
@@ -106,15 +110,18 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 			e := &c.left[i]
 			h := c.hosts.Of(e.Host)
 			mark := e.Key == invariant.ExternalAnnotation
-			if e.Key == invariant.RebootAnnotation && h.offline || mark && h.consumer != "" && h.consumer != e.Object || !c.answered(h, mark) {
+			if e.Key == invariant.RebootAnnotation && h.offline || mark && !h.MayBe(e.Object) || !c.answered(h, mark) {
 				continue
 			}
 			var within time.Duration
-			on := invariant.Parties{BMC: e.Host, Any: true, Ends: invariant.ReleaseEnds}
+			on := invariant.Parties{BMC: e.Host, Any: true, Ends: invariant.ReturnEnds}
 			if strings.HasPrefix(e.Object, "Machine/") { // it stays until the host is back
 				if on.Host = e.Host; h.away {
 					within = c.within
 				}
+			}
+			if e.Key == invariant.RebootAnnotation {
+				within = h.Within(c.patience)
 			}
 			if !yield(invariant.Lack{
 				Within: within, Sentence: e.Key + " is still on " + e.Object + ", where it was set at " + invariant.Seconds(e.At), Since: e,
@@ -129,5 +136,5 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 func (c *annotations) Pending() string { return c.Owing(c.Lacks()) }
 
 func (c *annotations) Finish(complete bool) invariant.Result {
-	return c.ConcludeAfterHealing(complete, c.Lacks(), "nobody set an annotation")
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "nobody set an annotation that a controller has to remove")
 }

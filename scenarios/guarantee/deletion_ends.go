@@ -134,6 +134,9 @@ func (c *endings) Lacks() iter.Seq[invariant.Lack] {
 			if s.mustDrain() {
 				ends |= invariant.PodEnds
 			}
+			if s.consumer == s.machine {
+				ends |= invariant.HostEnds
+			}
 			if !yield(invariant.Lack{
 				Sentence: s.machine + " was marked for deletion at " + invariant.Seconds(s.deleting.At) + " and is still there", Since: &s.deleting,
 				Host: h.Name, Comes: []history.Kind{history.MachineDeleted}, On: invariant.Parties{BMC: h.Name, First: c.roles.Deletion, Second: c.roles.Power, Ends: ends},

@@ -110,6 +110,11 @@ func (c *releases) judge(e *history.Event) {
 		h.processes = h.processes[:0] // repeated when it is regained
 	case history.NodeCreated:
 		h.node, h.returned, h.calledOff = e.UID, *e, false
+		for pod, node := range h.bound { // order does not matter: each by itself
+			if node != h.waived {
+				h.bound[pod] = e.UID // Pods are bound by name
+			}
+		}
 	case history.NodeOutOfService, history.NodeInService:
 		h.calledOff = e.Kind == history.NodeOutOfService && invariant.ByUser(e)
 	case history.AnnotationSet, history.AnnotationRemoved:
@@ -230,7 +235,7 @@ func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
 // clearsUp reports whether a Pod is deleted because a user has deleted its Node: by others than the
 // controllers under test, and before there has been another Node for a while.
 func (c *releases) clearsUp(h *releaseHost, e *history.Event) bool {
-	node := cmp.Or(e.Value, h.bound[e.UID])
+	node := cmp.Or(h.bound[e.UID], e.Value)
 	return node != "" && node == h.waived && c.roles.Blameless(e) &&
 		(h.node == "" || e.At-h.returned.At-c.Lost(h.returned.At, e.At, invariant.Parties{First: e.Actor}) <= c.grace)
 }

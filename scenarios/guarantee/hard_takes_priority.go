@@ -171,8 +171,10 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 		h.paused = set
 	case invariant.RemediationAnnotation:
 		if set && h.marked && h.node != "" && !h.empty && !h.leaving && h.kept.Kind == "" {
-			h.kept, h.calledOff = *e, 0
-			if h.IsOff() && (!h.completed || h.mayBoot || h.unseen) {
+			switch h.kept, h.calledOff = *e, 0; {
+			case h.On:
+				h.calledOff = c.pending(h, e)
+			case h.IsOff() && (!h.completed || h.mayBoot || h.unseen):
 				h.calledOff = c.command
 			}
 		} else if !set {

@@ -105,7 +105,7 @@ func (c *accusers) sick(h *suspected, n *condition, at time.Duration) bool {
 	case c.targets.Check == nil, !n.exists && !n.seen:
 		return !n.ready
 	case !n.exists:
-		return at-n.since.At+invariant.Coarse >= c.missing
+		return at-n.since.At+invariant.Coarse >= c.mayMiss()
 	}
 	return !n.ready && at-n.since.At+max(invariant.Coarse, n.older) >= c.targets.Check.UnhealthyAfter
 }
@@ -115,7 +115,15 @@ func (c *accusers) sick(h *suspected, n *condition, at time.Duration) bool {
 // not when a Node is deleted and recreated.
 func (c *accusers) overdue(h *suspected, at time.Duration) bool {
 	since := max(h.unready.At, h.poweredOn.At, h.unmarked.At)
-	return c.missing > 0 && !h.now.ready && h.unready.Kind != "" && at-since+invariant.Coarse >= c.missing
+	return c.missing > 0 && !h.now.ready && h.unready.Kind != "" && at-since+invariant.Coarse >= c.mayMiss()
+}
+
+// mayMiss is how long a Machine may be without its Node, by the health check as it is now.
+func (c *accusers) mayMiss() time.Duration {
+	if check := c.targets.Check; check != nil && c.targets.Changed.Kind != "" && check.Startup > 0 {
+		return min(c.missing, check.Startup)
+	}
+	return c.missing
 }
 
 func (h *suspected) wanted() bool {
@@ -467,8 +475,9 @@ func (c *accusers) node(h *suspected, named *invariant.Named, e *history.Event) 
 		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
 	}
 	if !n.exists {
-		since := h.now.since.At
-		n.seen = h.now.ready && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
+		t := c.targets.Of(e.Host) // which the health check looks at while it counts
+		since := max(h.now.since.At, t.Since.At)
+		n.seen = h.now.ready && t.Counts() && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
 	}
 	if h.now.ready && !n.ready {
 		h.unready = *e

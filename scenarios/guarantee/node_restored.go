@@ -53,8 +53,9 @@ type nodeHost struct {
 	calledOff bool
 	belongings
 	disturbed bool
-	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes
-	// its kubelet register again.
+	// byUser says that a user has deleted the Node. No process under test makes the kubelet of the
+	// boot that ran then, forsaken, register again.
+	byUser   bool
 	forsaken string
 	// repels are the taints on the Node that keep Pods away and that processes under test have set.
 	repels string
@@ -215,9 +216,7 @@ func (c *nodes) judge(e *history.Event) {
 			if h.cordoned && c.roles.Agent(e.Actor) && c.roles.Blameless(&h.cordon) {
 				h.owed = h.cordon
 			}
-			if h.forsaken = ""; invariant.ByUser(e) {
-				h.forsaken = h.Boot
-			}
+			h.byUser, h.forsaken = invariant.ByUser(e), h.Boot
 		}
 	}
 	if e.UID != h.uid {
@@ -282,13 +281,15 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels, history.NodeTaints, history.NodeAnnotations})
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
-// itself has to switch on a host that is off; agents make its Node anew nevertheless.
+// itself has to switch on a host that is off; agents make a Node that they deleted anew
+// nevertheless.
 func (s *nodeHost) lacking(name string, roles *invariant.Roles, within time.Duration) invariant.Lack {
-	staysOff := roles.Power == "" && s.IsOff() && (s.uid != "" || len(roles.Fencers) == 0)
-	if !s.had || !s.Demand.On() || s.leaving || staysOff || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
+	forsaken := s.uid == "" && s.byUser
+	staysOff := roles.Power == "" && s.IsOff() && (s.uid != "" || forsaken || len(roles.Fencers) == 0)
+	if !s.had || !s.Demand.On() || s.leaving || staysOff || forsaken && s.Boot != "" && s.forsaken == s.Boot {
 		return invariant.Lack{}
 	}
-	l := invariant.Lack{Host: name, Comes: nodeEvents, On: invariant.Parties{Host: name, BMC: name, Any: true, Ends: invariant.ReleaseEnds}}
+	l := invariant.Lack{Host: name, Comes: nodeEvents, On: invariant.Parties{Host: name, BMC: name, Any: true, Ends: invariant.ReturnEnds}}
 	what := ""
 	switch {
 	case s.uid == "":

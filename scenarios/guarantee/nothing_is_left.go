@@ -211,7 +211,7 @@ func (h *leavings) leaves(name string, powered bool) invariant.Lack {
 	case h.gone.Kind != "":
 		return invariant.Lack{Sentence: name + " is still used by " + h.gone.Object + ", which is gone since " + invariant.Seconds(h.gone.At), Since: &h.gone}
 	case len(h.holds) > 0 && h.machine == "" && powered:
-		return invariant.Lack{Sentence: name + " is still held by " + h.holds[0].Key + ", and its Machine is gone", Since: &h.holds[0]}
+		return invariant.Lack{Sentence: name + " is still held by " + h.holds[0].Key + ", and its Machine is gone", Since: &h.holds[0], On: invariant.Parties{Ends: invariant.HostEnds}}
 	}
 	l := h.leavesOfFencing(name)
 	l.On.Host = name

@@ -20,7 +20,7 @@ var oneCyclePerRequest = invariant.Invariant{
 			roles:    p.Roles,
 			hosts:    invariant.NewRoster[cycleHost](p.Hosts),
 			Promise:  invariant.NewPromise(p, invariant.Ruling{ID: "one-cycle-per-request", Skew: p.Timings.Skew}),
-			patience: p.Timings.SoftTimeout + p.Timings.HardOff + 2*p.Timings.Poll + p.Timings.Slack,
+			patience: p.Timings.Patience(),
 		}
 		if p.Timings.SoftTimeout > 0 { // else the world doesn't know what a shutdown may take
 			c.command = p.Timings.Command + p.Timings.Slack
@@ -69,6 +69,7 @@ type cycles struct {
 
 type cycleHost struct {
 	invariant.Resets
+	invariant.Shutdown
 	requests []request
 	// off is the power-off that is in force, or zero. It is accounted for when something asked for
 	// it; close is set when it is unknown whether that came first.
@@ -87,10 +88,11 @@ type cycleHost struct {
 	// commanded says that the BMC has received a command to go off since the last
 	// power edge, and told that it received any.
 	commanded, told bool
-	unmanaged       bool
-	paused          bool
-	blind           bool
-	lastServed      request
+	// A request that is set while the host is detached is answered when it is adopted.
+	unmanaged, detached bool
+	paused              bool
+	blind               bool
+	lastServed          request
 }
 
 // request is one reboot annotation, from when it appeared.
@@ -134,6 +136,7 @@ func (c *cycles) judge(e *history.Event) {
 			c.reset(h, reset)
 		}
 	}
+	c.hosts.Of(e.Host).Shutdown.Observe(e)
 	switch e.Kind {
 	case history.AnnotationSet:
 		c.hosts.Of(e.Host).pause(e, true)
@@ -155,11 +158,12 @@ func (c *cycles) judge(e *history.Event) {
 		}
 	case history.ProvisioningState:
 		h := c.hosts.Of(e.Host)
-		switch h.unmanaged = !invariant.Managed(e.Value); {
-		case e.Value == invariant.Detached:
+		h.unmanaged, h.detached = !invariant.Managed(e.Value), e.Value == invariant.Detached
+		switch {
+		case h.detached:
 		case h.unmanaged:
 			h.pending = false
-			h.requests = h.requests[:0]
+			h.drop(e)
 		default:
 			h.restart(e.At)
 		}
@@ -194,6 +198,16 @@ func (c *cycles) judge(e *history.Event) {
 	case history.EvidenceRegained:
 		c.hosts.Of(e.Host).blind = false
 	}
+}
+
+// drop notes that e has taken every request away. A shutdown that was asked for may still follow.
+func (h *cycleHost) drop(e *history.Event) {
+	for i := range h.requests {
+		if r := &h.requests[i]; r.there() {
+			r.removed, r.served, r.owed = *e, true, r.owed && h.Asked()
+		}
+	}
+	h.forget()
 }
 
 // pause notes whether its BareMetalHost is paused. A request has its time from then on again.
@@ -240,7 +254,7 @@ func (c *cycles) expire(h *invariant.Entry[cycleHost], e *history.Event) {
 }
 
 func (c *cycles) set(h *cycleHost, e *history.Event) {
-	if h.unmanaged {
+	if h.unmanaged && !h.detached {
 		return
 	}
 	for i := range h.requests {
@@ -316,7 +330,7 @@ func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 
 // dependsOn is on whom an answer to a request depends.
 func (c *cycles) dependsOn(host string) invariant.Parties {
-	return invariant.Parties{BMC: host, First: c.roles.Power}
+	return invariant.Parties{BMC: host, First: c.roles.Power, Ends: invariant.HostEnds}
 }
 
 // neverOff judges a key that was taken back by its owner: it had held the host off, unless
@@ -440,14 +454,18 @@ func (c *cycles) Lacks() iter.Seq[invariant.Lack] {
 				if c.roles.Power == "" || r.served || h.State.offline && h.State.off.Kind != "" && (r.there() || r.cycle.Kind != "") {
 					continue
 				}
+				var within time.Duration
+				if r.there() {
+					within = h.State.Within(c.patience)
+				}
 				sentence := "the request " + r.set.Key + " of " + invariant.Seconds(r.set.At) + " on " + h.Name
 				if !r.there() {
 					sentence += " was removed at " + invariant.Seconds(r.removed.At) + " and"
 				}
 				if !yield(invariant.Lack{
-					Sentence: sentence + " was followed by no boot", Since: &r.set,
+					Sentence: sentence + " was followed by no boot", Since: &r.set, Within: within,
 					Blind: c.Doubt != "", // an unseen boot may have served it
-					Host:  h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true, Ends: invariant.ReleaseEnds},
+					Host:  h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true, Ends: invariant.ReturnEnds},
 				}) {
 					return
 				}

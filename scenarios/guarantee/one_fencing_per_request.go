@@ -176,7 +176,7 @@ func (c *fencings) Lacks() iter.Seq[invariant.Lack] {
 				f := &h.State.standing[j]
 				if !yield(invariant.Lack{
 					Sentence: f.asked.Object + " of " + invariant.Seconds(f.asked.At) + " was not done", Since: &f.asked,
-					Host: h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true, Ends: invariant.ReleaseEnds},
+					Host: h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true, Ends: invariant.ReturnEnds},
 				}) {
 					return
 				}

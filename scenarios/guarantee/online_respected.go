@@ -2,6 +2,7 @@ package guarantee
 
 import (
 	"iter"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -14,9 +15,10 @@ var onlineRespected = invariant.Invariant{
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
 		return &offline{
-			Promise: invariant.NewPromise(p, invariant.Ruling{ID: "online-respected", Skew: p.Timings.Skew}),
-			roles:   p.Roles,
-			hosts:   invariant.NewRoster[offlineHost](p.Hosts),
+			Promise:  invariant.NewPromise(p, invariant.Ruling{ID: "online-respected", Skew: p.Timings.Skew}),
+			roles:    p.Roles,
+			patience: p.Timings.Patience(),
+			hosts:    invariant.NewRoster[offlineHost](p.Hosts),
 		}
 	},
 }
@@ -28,12 +30,15 @@ type offline struct {
 	invariant.Promise
 	roles invariant.Roles
 	hosts invariant.Roster[offlineHost]
+	// patience is how long a host may take to go off.
+	patience time.Duration
 }
 
 type offlineHost struct {
 	invariant.Body
 	invariant.Start
 	invariant.Demand
+	invariant.Shutdown
 	switched history.Event // the last change of what its user wants
 	left     history.Event // the end of being provisioned, or zero
 }
@@ -53,6 +58,7 @@ func (c *offline) Observe(e *history.Event) *invariant.Violation {
 func (c *offline) judge(h *offlineHost, e *history.Event) {
 	wasOff := h.IsOff()
 	h.Body.Observe(e)
+	h.Shutdown.Observe(e)
 	h.Demand.Observe(e, &c.roles)
 	switch e.Kind {
 	case history.ProvisioningState, history.BareMetalHostDeleted:
@@ -126,7 +132,7 @@ func (c *offline) Lacks() iter.Seq[invariant.Lack] {
 				continue
 			}
 			if !yield(invariant.Lack{
-				Sentence: h.Name + " should have been off since " + invariant.Seconds(s.switched.At) + " and is on", Since: &s.switched,
+				Within: s.Within(c.patience), Sentence: h.Name + " should have been off since " + invariant.Seconds(s.switched.At) + " and is on", Since: &s.switched,
 				Host: h.Name, Comes: invariant.OffEvents, On: invariant.Parties{BMC: h.Name, First: c.roles.Power},
 			}) {
 				return

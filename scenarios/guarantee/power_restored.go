@@ -119,7 +119,7 @@ func (c *power) expire(h *invariant.Entry[powerHost], e *history.Event) {
 	if free.Kind == "" || c.patience == 0 || e.At-free.At <= c.patience || c.Found != nil {
 		return
 	}
-	lost := c.Lost(free.At, e.At, invariant.Parties{BMC: h.Name, First: c.roles.Power, Ends: invariant.ReleaseEnds})
+	lost := c.Lost(free.At, e.At, invariant.Parties{BMC: h.Name, First: c.roles.Power, Ends: invariant.ReturnEnds})
 	if e.At-free.At-lost <= c.patience {
 		return
 	}
@@ -132,7 +132,7 @@ func (c *power) Lacks() iter.Seq[invariant.Lack] {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i]
 			s := &h.State
-			l := invariant.Lack{Host: h.Name, Comes: invariant.BootEvents, On: invariant.Parties{BMC: h.Name, First: c.roles.Power, Ends: invariant.ReleaseEnds}}
+			l := invariant.Lack{Host: h.Name, Comes: invariant.BootEvents, On: invariant.Parties{BMC: h.Name, First: c.roles.Power, Ends: invariant.ReturnEnds}}
 			switch {
 			case c.roles.Power == "", !s.Demand.On(), s.Known() && s.Body.On:
 				continue

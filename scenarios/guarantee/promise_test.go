@@ -33,8 +33,8 @@ func TestPromises(t *testing.T) {
 	}{
 		"nothing holds it up":                  {[]history.Event{healed}, "violated: Machine/m1 was marked for deletion at 1.0 s and is still there; the faults were withdrawn at 70.0 s"},
 		"its host is cut off for good":         {[]history.Event{standsStill("host/worker-1"), healed}, "violated: Machine/m1 was marked for deletion at 1.0 s and is still there; the faults were withdrawn at 70.0 s"},
-		"its controller stands still":          {[]history.Event{standsStill("controller/deletion"), healed}, "unknown: never put to the test: a fault that lasts keeps it from coming true"},
-		"its BMC is dead for good":             {[]history.Event{standsStill("bmc/worker-1"), healed}, "unknown: never put to the test: a fault that lasts keeps it from coming true"},
+		"its controller stands still":          {[]history.Event{standsStill("controller/deletion"), healed}, "unknown: never put to the test: what lasts for good keeps it from coming true"},
+		"its BMC is dead for good":             {[]history.Event{standsStill("bmc/worker-1"), healed}, "unknown: never put to the test: what lasts for good keeps it from coming true"},
 		"another BMC is dead for good":         {[]history.Event{standsStill("bmc/worker-2"), healed}, "violated: Machine/m1 was marked for deletion"},
 		"the story waits for it":               {[]history.Event{vain("worker-1", history.MachineDeleted)}, "violated: Machine/m1 was marked for deletion at 1.0 s and is still there, and at 60.0 s the story had waited in vain for it"},
 		"it waits for it on any host":          {[]history.Event{vain("", history.MachineDeleted)}, "violated: Machine/m1 was marked for deletion"},

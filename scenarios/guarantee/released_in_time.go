@@ -32,8 +32,9 @@ var releasedInTime = invariant.Invariant{
 //
 // The time counts while the fault lasts too, since a release needs nothing of the lost host. It
 // begins anew when a process of the cluster starts, because that keeps its timers in memory. For
-// agents it counts only while most of them are well. Where the Machine leaves, or another than the
-// fencer deletes the Node, the fencer's way comes to no end, and Kubernetes takes its own time.
+// agents it counts only while most of them are well. Where the Machine leaves, another than the
+// fencer deletes the Node, or a user withdraws what it goes by, the fencer's way comes to no end,
+// and Kubernetes takes its own time.
 type deliveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses
@@ -54,8 +55,10 @@ type delivery struct {
 	idle  history.Event
 	since time.Duration
 	timed bool
-	// orphan says that its Machine leaves, or that another than its fencer has deleted its Node.
-	orphan bool
+	// orphan says that its Machine leaves, or that another than its fencer has deleted its Node;
+	// withdrawn that a user has taken the mark or the Node's name from the Machine, without which
+	// the fencer doesn't go on.
+	orphan, withdrawn bool
 }
 
 func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
@@ -85,6 +88,15 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 		h.orphan = false
 	case history.MachineDeleting, history.MachineDeleted:
 		h.orphan = true
+	case history.MachineNode:
+		h.withdrawn = h.withdrawn || e.Value == "" && c.roles.Blameless(e)
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if e.Key == invariant.ExternalAnnotation {
+			if h.withdrawn {
+				h.since = e.At // the fencer goes on now
+			}
+			h.withdrawn = e.Kind == history.AnnotationRemoved && c.roles.Blameless(e)
+		}
 	case history.NodeDeleted:
 		h.orphan = h.orphan || !c.roles.Remediates(e.Actor) && !c.roles.Agent(e.Actor)
 	}
@@ -142,7 +154,7 @@ func (c *deliveries) expire(e *history.Event) {
 
 // takes is how long the release may take, 0 if nothing bounds that.
 func (c *deliveries) takes(h *delivery) time.Duration {
-	if h.orphan {
+	if h.orphan || h.withdrawn {
 		return c.orphaned
 	}
 	return c.limit
@@ -155,7 +167,7 @@ func (c *deliveries) lost(h *delivery, e *history.Event) time.Duration {
 
 // depends are the parties that a release depends on: all processes, and the BMC, but not the host.
 func (h *delivery) depends() invariant.Parties {
-	return invariant.Parties{Any: true, BMC: h.idle.Host, Ends: invariant.ReleaseEnds}
+	return invariant.Parties{Any: true, BMC: h.idle.Host, Ends: invariant.ReleaseEnds | invariant.HostEnds | invariant.StorageEnds}
 }
 
 func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {
@@ -165,7 +177,7 @@ func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {
 			if h.begun.Kind == history.FenceRequested && c.pledges.free(name) {
 				continue // only a person can say that the boot is over
 			}
-			if h.orphan && c.orphaned == 0 {
+			if (h.orphan || h.withdrawn) && c.orphaned == 0 {
 				continue // it waits for a Node of that name
 			}
 			if h.idle.Kind != "" && !yield(invariant.Lack{

@@ -57,7 +57,7 @@ type rescues struct {
 // fenced.
 type patient struct {
 	invariant.Body
-	consumer string // who uses the host by its own word, as Kind/name, or ""
+	invariant.Consumer
 	// mark is the last one, while it stands or if it was taken away before its time, and dropped
 	// its removal.
 	mark, dropped history.Event
@@ -153,6 +153,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.answered = h.answered || !h.Known() || !h.On || e.Kind == history.BootEnded
 		return
 	case history.API:
+		h.Consumer.Observe(e)
 	default:
 		return
 	}
@@ -164,8 +165,6 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.sick = *e // its time begins, whatever became of the one before
 		}
 		h.hand(e)
-	case history.HostConsumer:
-		h.consumer = e.Value
 	case history.PendingRebootSince, history.LastPoweredOn:
 		h.pending = e.Kind == history.PendingRebootSince && e.Value != ""
 		h.await(e)
@@ -331,7 +330,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 // forgotten judges a mark that was taken away although it has led to no fencing, by e: by that
 // itself, or by the next mark, with which nothing can come of it any more.
 func (c *rescues) forgotten(h *patient, e *history.Event) {
-	if t := c.targets.Of(e.Host); c.roles.Power != "" && !h.perhaps && !t.Paused && (h.consumer == "" || h.consumer == h.mark.Object) {
+	if t := c.targets.Of(e.Host); c.roles.Power != "" && !h.perhaps && !t.Paused && h.MayBe(h.mark.Object) {
 		c.Breach(&h.mark, e, h.mark.Object+" was marked at "+invariant.Seconds(h.mark.At)+", "+h.dropped.Actor+" removed the mark at "+invariant.Seconds(h.dropped.At)+", and "+h.missing())
 	}
 }
@@ -544,7 +543,7 @@ func (c *rescues) Lacks() iter.Seq[invariant.Lack] {
 			s := &h.State
 			what, target := s.missing(), c.targets.Of(h.Name)
 			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || s.shared || target.Unmanaged || target.Paused || what == "" ||
-				s.consumer != "" && s.consumer != s.mark.Object {
+				!s.MayBe(s.mark.Object) {
 				continue
 			}
 			sentence := s.mark.Object + " was marked at " + invariant.Seconds(s.mark.At)

@@ -39,8 +39,8 @@ const recoverySlack = 15 * time.Second
 // recoveries judges every fencing of a host on which the workload ran, or was bound to.
 // While most agents are well it has to run again when the safe time is over, on another
 // host or on the next boot of this one, beside the time that the cluster's own controllers
-// lose, who release Pods and start them anew; and everything that was fenced must have run again
-// when the faults were withdrawn.
+// lose, who release Pods and start them anew, unless a user deletes its Node; and everything that
+// was fenced must have run again when the faults were withdrawn.
 type recoveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses
@@ -114,7 +114,7 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		}
 		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
-		if h.bound && (h.Boot == "" || h.Boot == e.Value) && c.fenced.Kind == "" {
+		if h.bound && (h.Boot == "" || h.Boot == e.Value) && (c.fenced.Kind == "" || c.fenced.Host == e.Host && c.fenced.Value != e.Value) {
 			if c.fenced, c.timed, c.from, c.anew = *e, c.bounded, e.At, 0; c.pledges.free(e.Host) {
 				c.Excuse(e)
 			} else {
@@ -124,7 +124,9 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	case history.NodeCreated:
 		h.ready, h.cordoned = false, false
 	case history.NodeDeleted:
-		h.ready = false
+		if h.ready = false; h.bound && invariant.ByUser(e) {
+			c.timed = false // Kubernetes takes its own time then
+		}
 	case history.NodeReady:
 		h.ready = true
 	case history.NodeNotReady:
@@ -150,7 +152,7 @@ func (c *recoveries) unpromised() bool {
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
 	return time.Duration(c.anew)*c.release + c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
-		return process && !c.roles.Tested(name) || s.Scheduled() && c.mayRun(s.Party) || s.Keeps(invariant.ReleaseEnds, c.fenced.Host)
+		return process && !c.roles.Tested(name) || s.Scheduled() && c.mayRun(s.Party) || s.Keeps(invariant.ReleaseEnds|invariant.StorageEnds, c.fenced.Host)
 	})
 }
 
@@ -177,7 +179,7 @@ func (c *recoveries) Lacks() iter.Seq[invariant.Lack] {
 		}
 		yield(invariant.Lack{
 			Sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", Since: &c.fenced,
-			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true, Ends: invariant.ReleaseEnds},
+			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true, Ends: invariant.ReleaseEnds | invariant.StorageEnds},
 		})
 	}
 }

@@ -68,8 +68,8 @@ func HostEnd(name string) string       { return "host/" + name }
 func ControllerEnd(name string) string { return "controller/" + name }
 func BMCEnd(host string) string        { return "bmc/" + host }
 
-// KeptEnd is the party of whatever waits for the end of an object of a kind, and of a host, that
-// somebody keeps.
+// KeptEnd is the party of whatever waits for the end of a thing of a kind, and of a host, that a
+// user keeps: an object, or a hold.
 func KeptEnd(kind, host string) string { return "kept/" + kind + "/" + host }
 
 // KeptOf is the kind and the host of a KeptEnd, and false for any other party.

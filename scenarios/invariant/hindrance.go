@@ -34,9 +34,11 @@ type Hindrances struct {
 	event   int
 	// spells are in the order in which they began.
 	spells []Spell
-	// keepers are the finalizers of users on objects, by UID.
-	keepers map[string][]string
-	roles   Roles
+	// keepers are the finalizers of users on objects, by UID, and their holds on hosts, by host.
+	keepers, holds map[string][]string
+	// lent has the last request of a deletion to each host.
+	lent  map[string]history.Event
+	roles Roles
 	// able has each actor that has written something: a process that waits to lead has not.
 	able []string
 }
@@ -63,7 +65,7 @@ type Spell struct {
 	beyond time.Duration
 	// hangs says that what it held up takes no effect.
 	hangs bool
-	// kept says that somebody keeps an object, for as long as he likes.
+	// kept says that a user keeps an object or a host, for as long as he likes.
 	kept bool
 	// scheduled says that the schedule held it up, and no longer than the schedule lasts.
 	scheduled bool
@@ -83,7 +85,7 @@ const open = time.Duration(math.MaxInt64)
 
 // NewHindrances returns hindrances that have observed nothing.
 func NewHindrances(p Params) *Hindrances {
-	return &Hindrances{residents: p.Residents, roles: p.Roles, keepers: make(map[string][]string), recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
+	return &Hindrances{residents: p.Residents, roles: p.Roles, keepers: make(map[string][]string), holds: make(map[string][]string), lent: make(map[string]history.Event), recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -96,6 +98,14 @@ const (
 	isStalled = "the lab is late"
 	isUnseen  = "nobody observes the host"
 	noQuorum  = "the API server has no quorum"
+	// What users keep from controllers.
+	isUnmanaged    = "the host is not managed"
+	isNobodys      = "the host is nobody's"
+	isUnknown      = "the host has no BareMetalHost"
+	isHeld         = "the host is held off"
+	isPausedByUser = "the Machine is paused"
+	isNameless     = "the Machine names no Node"
+	isKeptOut      = "the storage keeps the host out"
 )
 
 // Observe notes the parties that an event holds up or frees. Call it before the checkers observe
@@ -118,8 +128,8 @@ func (h *Hindrances) Observe(e *history.Event) {
 		h.add(s)
 	}
 	switch e.Kind {
-	case history.RunStarted: // every effect of the start is over
-		h.spells = h.spells[:0]
+	case history.RunStarted: // every effect of the start is over, but for what users keep
+		h.spells = slices.DeleteFunc(h.spells, func(s Spell) bool { return !s.kept })
 	case history.ScheduleEnded: // what is late comes now
 		h.free(e.At, func(s *Spell) bool { return s.scheduled })
 	case history.Healed: // which mends no boot, and switches no host on: either ends a spell of its own
@@ -165,6 +175,16 @@ func (h *Hindrances) Observe(e *history.Event) {
 		h.end(e, history.BMCEnd(e.Host), isUnseen)
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
 		h.linked(e)
+	}
+	h.byUsers(e)
+	if e.Actor != "" && e.Kind.Layer() == history.API && !slices.Contains(h.able, e.Actor) {
+		h.able = append(h.able, e.Actor)
+	}
+}
+
+// byUsers notes what users keep from controllers, and what they give back.
+func (h *Hindrances) byUsers(e *history.Event) {
+	switch e.Kind {
 	case history.FinalizerAdded:
 		if !h.roles.Tested(e.Actor) {
 			h.keepers[e.UID] = append(h.keepers[e.UID], e.Key)
@@ -177,9 +197,58 @@ func (h *Hindrances) Observe(e *history.Event) {
 		if h.keepers[e.UID] = Without(h.keepers[e.UID], e.Key); len(h.keepers[e.UID]) == 0 {
 			h.end(e, keptEnd(e), e.Object)
 		}
+	case history.ProvisioningState:
+		h.keep(e, history.KeptEnd("Host", e.Host), isUnmanaged, !Managed(e.Value))
+	case history.HostConsumer:
+		h.keep(e, history.KeptEnd("Host", e.Host), isNobodys, e.Value == "")
+	case history.BareMetalHostCreated, history.BareMetalHostDeleted:
+		gone := e.Kind == history.BareMetalHostDeleted
+		h.keep(e, history.KeptEnd("Host", e.Host), isUnknown, gone)
+		if gone {
+			delete(h.holds, e.Host)
+			delete(h.lent, e.Host)
+			h.end(e, history.KeptEnd("Hold", e.Host), isHeld)
+		}
+	case history.OnlineWanted:
+		h.hold(e, "spec.online", e.Value == "false")
+	case history.AnnotationSet, history.AnnotationRemoved:
+		set := e.Kind == history.AnnotationSet
+		if keyed, _ := RebootRequest(e); keyed {
+			if h.hold(e, e.Key, set); set && h.roles.Deletes(e.Actor) {
+				h.lent[e.Host] = *e
+			}
+		} else if e.Key == PausedAnnotation && strings.HasPrefix(e.Object, "Machine/") {
+			h.keep(e, history.KeptEnd("Pause", e.Host), isPausedByUser, set)
+		}
+	case history.VolumeFenced, history.VolumeUnfenced:
+		h.keep(e, history.KeptEnd("Storage", e.Host), isKeptOut, e.Kind == history.VolumeFenced && ByUser(e))
+	case history.MachineNode:
+		h.keep(e, history.KeptEnd("Pause", e.Host), isNameless, e.Value == "")
+	case history.MachineDeleted:
+		party := history.KeptEnd("Pause", e.Host)
+		h.free(e.At, func(s *Spell) bool { return s.Party == party })
+		if lent := h.lent[e.Host]; lent.Kind != "" && h.roles.CutsShort(e, &lent) {
+			h.hold(e, lent.Key, true) // it is the user's to take back
+		}
 	}
-	if e.Actor != "" && e.Kind.Layer() == history.API && !slices.Contains(h.able, e.Actor) {
-		h.able = append(h.able, e.Actor)
+}
+
+// keep notes that a user keeps something from its controllers, or gives it back.
+func (h *Hindrances) keep(e *history.Event, party, name string, is bool) {
+	h.end(e, party, name)
+	if is && !h.roles.Tested(e.Actor) {
+		h.add(Spell{Party: party, Name: name, begin: e.At, end: open, fails: true, kept: true})
+	}
+}
+
+// hold notes that a user holds a host off, by a key or by spec.online, or no longer.
+func (h *Hindrances) hold(e *history.Event, by string, is bool) {
+	held, keys := len(h.holds[e.Host]) > 0, Without(h.holds[e.Host], by)
+	if is && !h.roles.Tested(e.Actor) {
+		keys = append(keys, by)
+	}
+	if h.holds[e.Host] = keys; held != (len(keys) > 0) {
+		h.keep(e, history.KeptEnd("Hold", e.Host), isHeld, !held)
 	}
 }
 
@@ -299,11 +368,11 @@ type Parties struct {
 	First, Second string
 	// Any says that all processes are among them.
 	Any bool
-	// Ends are the objects of the host, or of any if none is named, whose end they wait for.
+	// Ends are the things of the host, or of any if none is named, whose end they wait for.
 	Ends Ends
 }
 
-// Ends are kinds of objects.
+// Ends are kinds of things that users keep.
 type Ends uint8
 
 // The members of Ends.
@@ -311,12 +380,20 @@ const (
 	NodeEnds Ends = 1 << iota
 	MachineEnds
 	PodEnds
-	// ReleaseEnds end with the release of a host, and its return comes after that.
-	ReleaseEnds = NodeEnds | PodEnds
+	// HostEnds is when a host can be managed again, and HoldEnds the end of the last hold on
+	// it. With PauseEnds its Machine is not paused any more, or names a Node again, and with
+	// StorageEnds the storage lets the host in again.
+	HostEnds
+	HoldEnds
+	PauseEnds
+	StorageEnds
+	// ReleaseEnds end with the release of a host, and ReturnEnds before it returns.
+	ReleaseEnds = NodeEnds | PodEnds | PauseEnds
+	ReturnEnds  = ReleaseEnds | HostEnds | HoldEnds
 )
 
 // endsOf has them by their names.
-var endsOf = map[string]Ends{"Node": NodeEnds, "Machine": MachineEnds, "Pod": PodEnds}
+var endsOf = map[string]Ends{"Node": NodeEnds, "Machine": MachineEnds, "Pod": PodEnds, "Host": HostEnds, "Hold": HoldEnds, "Pause": PauseEnds, "Storage": StorageEnds}
 
 // Has reports whether a party is among them. All depend on the API server.
 func (p *Parties) Has(party string) bool {
@@ -355,6 +432,11 @@ func (h *Hindrances) inForce(at time.Duration, on Parties) bool {
 // that is down with its host is no fault: who switched it off may have been its controller.
 func (h *Hindrances) lasting() bool {
 	return slices.ContainsFunc(h.spells, h.lasts)
+}
+
+// UserKeeps reports whether a user keeps something now.
+func (h *Hindrances) UserKeeps() bool {
+	return slices.ContainsFunc(h.spells, func(s Spell) bool { return s.kept && s.end == open })
 }
 
 // lastsOn reports whether such a fault holds up some parties.

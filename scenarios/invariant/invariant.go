@@ -176,6 +176,11 @@ type Timings struct {
 	Quiet time.Duration
 }
 
+// Patience is how long a host may take to go off that is asked to, softly first.
+func (t *Timings) Patience() time.Duration {
+	return t.SoftTimeout + t.HardOff + 2*t.Poll + t.Slack
+}
+
 // Back is how long a Node that was remediated may be away altogether: until its host is cycled
 // again, and has booted; 0 if that never happens.
 func (t *Timings) Back() time.Duration {

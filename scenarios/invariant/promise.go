@@ -137,7 +137,7 @@ func (p *Promise) ConcludeAfterHealing(complete bool, lacks iter.Seq[Lack], unte
 	case result.Verdict == Held && early.Sentence != "":
 		return p.Unknown(early.Sentence + ", and a controller's own settings give that longer than the run has lasted")
 	case result.Verdict == Held && excused > 0 && result.Judged <= result.Excused:
-		result = p.Unknown("never put to the test: a fault that lasts keeps it from coming true")
+		result = p.Unknown("never put to the test: what lasts for good keeps it from coming true")
 		result.Excused = result.Judged
 	}
 	return result

@@ -390,20 +390,24 @@ func (r *run) settle() {
 	r.apply(scenarios.Op{Heal: new(scenarios.HealOp)}, -1)
 	r.deviates, r.strayed, r.late = false, r.strayed || r.deviates, 0
 	budget := time.Duration(r.outcome.Plan.Spec.Limits.Settle)
-	told := r.outcome.Stuck == ""
+	told, restless := r.outcome.Stuck == "", false
 	for deadline := r.now + patience*budget; r.outcome.Err == nil && r.outcome.Broken == nil; {
 		if !r.panel.Settled() {
 			r.persist(r.longest(r.outcome.Plan.Spec.Limits.Settle), func(e history.Event) bool { return progress(e) && r.panel.Settled() })
 		}
-		if !told || !r.panel.Settled() || r.rest() {
+		if !told || !r.panel.Settled() {
 			break
 		}
-		if r.now >= deadline && len(r.lasting) > 0 {
-			break // controllers may go on for ever against what lasts
-		}
-		if r.now >= deadline && r.panel.Settled() {
+		lasts := len(r.lasting) > 0 || r.panel.UserKeeps() // against which controllers may go on for ever
+		if r.now >= deadline && restless && !lasts {       // at a moment at which nothing is missing
 			r.outcome.Stuck = fmt.Sprintf("the run never came to rest: %s after the faults were withdrawn something was missing again within every %s",
 				patience*budget, quiet(r.outcome.Plan, &r.outcome.Timings))
+			break
+		}
+		if r.rest() {
+			break
+		}
+		if restless = true; r.now >= deadline && lasts {
 			break
 		}
 	}
