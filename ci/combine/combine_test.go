@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestEveryOperation(t *testing.T) {
 // among them.
 func TestSample(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range stories() {
+	for _, s := range slices.Concat(stories(), pairs()) {
 		if names[s.name] {
 			t.Errorf("two stories are called %s", s.name)
 		}
@@ -38,11 +39,15 @@ func TestSample(t *testing.T) {
 	if len(names) < 2000 || len(sample) < 50 {
 		t.Fatalf("%d stories, of which %d are played, are too few to say much", len(names), len(sample))
 	}
+	two, refused := playable(sampled(pairs(), 2000))
+	if len(two) < 50 || refused > len(two)/10 {
+		t.Fatalf("%d pairs of operations are played, and the language refuses %d", len(two), refused)
+	}
 	causes, err := readKnown("known.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := playAll(sample, 0, func([]result) error { return nil })
+	results, err := playAll(slices.Concat(sample, two), 0, func([]result) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ var sets = []set{
 	{
 		name:      "rebooted",
 		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s, softTimeout: 20s}}]",
-		processes: []string{"reboot"},
+		processes: []string{"reboot"}, unseen: 6,
 		phases: []phase{
 			{"idle", nil},
 			{"asked", []string{"do: {annotate: {object: BareMetalHost/HOST, key: reboot.metal3.io}}"}},
@@ -105,7 +105,7 @@ var sets = []set{
 	{
 		name:      "deleted",
 		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s, softTimeout: 20s}}, {name: deletion, settings: {pollInterval: 1s}}]",
-		processes: []string{"reboot", "deletion"},
+		processes: []string{"reboot", "deletion"}, unseen: 6,
 		phases: []phase{
 			{"idle", nil},
 			{"leaving", []string{"do: {delete: {object: Machine/HOST}}"}},
@@ -118,7 +118,7 @@ var sets = []set{
 	{
 		name:      "hooked",
 		spec:      "controllers: [{name: reboot, settings: {pollInterval: 1s, softTimeout: 20s}}, {name: deletion, settings: {pollInterval: 1s}}]",
-		processes: []string{"reboot", "deletion"},
+		processes: []string{"reboot", "deletion"}, unseen: 3,
 		phases: []phase{
 			{"waiting", []string{"do: {annotate: {object: Machine/HOST, key: " + hook + ", value: backup}}", "do: {delete: {object: Machine/HOST}}", "when: {event: deletion-phase, host: HOST, value: WaitingForPreTerminateHook}"}},
 			{"released", []string{"do: {removeAnnotation: {object: Machine/HOST, key: " + hook + "}}"}},
@@ -257,6 +257,11 @@ var operations = []operation{
 	{name: "podDeleted", do: "delete: {object: Pod/exclusive}", onVolume: true},
 }
 
+// byUser reports whether a user does it or takes it back at the API server, which must be there.
+func (o operation) byUser() bool {
+	return strings.Contains(o.do+o.undo, "object: ") || strings.Contains(o.do, "setOnline: ")
+}
+
 // untold are operations of the language that no generated story has, each with the reason.
 var untold = map[string]string{
 	"heal":        "a run does it at the end of every story",
@@ -270,7 +275,29 @@ var untold = map[string]string{
 // of a second host behind that, and volume if the workload has one.
 type story struct{ name, text string }
 
-// stories are all there are, in order.
+// in returns the story as it is in another world, with that in front of its name.
+func (s story) in(world string) story {
+	return story{world + "." + s.name, worlds[world].Replace(s.text)}
+}
+
+// worlds change what a story has beside its operations.
+var worlds = map[string]*strings.Replacer{
+	// no Node and no Machine has the name of its host
+	"renamed": strings.NewReplacer(
+		"workers: {count: 3}", "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1}, {name: worker-2, nodeName: node-2, machineName: pool-2}, {name: worker-3, nodeName: node-3, machineName: pool-3}]",
+		"workers: {count: 3, watchdog: 6s}", "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1, watchdog: 6s}, {name: worker-2, nodeName: node-2, machineName: pool-2, watchdog: 6s}, {name: worker-3, nodeName: node-3, machineName: pool-3, watchdog: 6s}]",
+		"workers: {count: 3, watchdog: 10s}", "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1, watchdog: 10s}, {name: worker-2, nodeName: node-2, machineName: pool-2, watchdog: 10s}, {name: worker-3, nodeName: node-3, machineName: pool-3, watchdog: 10s}]",
+		"Node/worker-", "Node/node-", "Machine/worker-", "Machine/pool-",
+		"nodeRef: {name: worker-", "nodeRef: {name: node-", "kind: Machine, name: worker-", "kind: Machine, name: pool-",
+	),
+	// hosts and Pods take their time, and Kubernetes as well
+	"slow": strings.NewReplacer(
+		"workload: {host: worker-1}, lease: 1s}", "workload: {stops: 20s, host: worker-1}, lease: 1s, podGC: 40s, timings: {boot: 25s, softOff: 8s, hardOff: 2s}}",
+		"workload: {host: worker-1, volume: {name: data}}, lease: 1s}", "workload: {stops: 20s, host: worker-1, volume: {name: data}}, lease: 1s, timings: {boot: 25s, softOff: 8s, hardOff: 2s}}",
+	),
+}
+
+// stories returns the stories of one operation, in order.
 func stories() []story {
 	var all []story
 	for i := range sets {
@@ -281,11 +308,32 @@ func stories() []story {
 					first := s.steps(reached, "worker-1")
 					needs := s.onVolume || op.onVolume
 					if !needs {
-						all = append(all, s.story(first, op, beside, false))
+						all = append(all, s.story(first, beside, false, op))
 					}
 					if needs || beside == 0 {
-						all = append(all, s.story(first, op, beside, true))
+						all = append(all, s.story(first, beside, true, op))
 					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// pairs returns the stories of two operations, the second while the first lasts, in order, named
+// SET.PHASE.FIRST+SECOND.
+func pairs() []story {
+	var all []story
+	for i := range sets {
+		s := &sets[i]
+		ops := s.operations()
+		for reached := range s.phases {
+			for _, a := range ops {
+				for _, b := range ops {
+					if a.do == "" || b.do == "" || a.name == b.name {
+						continue
+					}
+					all = append(all, s.story(s.steps(reached, "worker-1"), 0, s.onVolume || a.onVolume || b.onVolume, a, b))
 				}
 			}
 		}
@@ -317,6 +365,7 @@ func (p path) has(do string) bool {
 }
 
 // operations returns what can be done in the set, to each of its processes where it concerns one.
+// Faults end with the story. What a user does may be taken back, or last for good.
 func (s *set) operations() []operation {
 	var all []operation
 	for _, op := range operations {
@@ -324,6 +373,10 @@ func (s *set) operations() []operation {
 		case len(op.of) > 0 && !slices.Contains(op.of, cmp.Or(s.like, s.name)):
 		case !strings.Contains(op.name, "ANY"):
 			all = append(all, op)
+			if op.byUser() && op.undo != "" {
+				op.name, op.undo = op.name+"ForGood", ""
+				all = append(all, op)
+			}
 		case s.onHost && (strings.HasPrefix(op.name, "freeze") || strings.HasPrefix(op.name, "expire") || strings.HasPrefix(op.name, "second") || strings.HasPrefix(op.name, "ahead")):
 			// an agent has no cache, no second, and its host's clock
 		default:
@@ -348,10 +401,14 @@ func (s *set) operations() []operation {
 // kinds names, for each controller, the kind in its cache that matters most to it.
 var kinds = map[string]string{"reboot": "BareMetalHost", "remediation": "BareMetalHost", "healthcheck": "Node", "deletion": "Machine"}
 
-// story brings the second host to its phase, the first one to its own, does the operation, takes it
-// back, and gives everything time to end.
-func (s *set) story(first path, op operation, beside int, onVolume bool) story {
-	name := s.name + "." + first.phase + "." + op.name
+// story brings the second host to its phase, the first one to its own, does the operations, takes
+// them back, the last one first, and gives everything time to end.
+func (s *set) story(first path, beside int, onVolume bool, ops ...operation) story {
+	what := ops[0].name
+	for _, op := range ops[1:] {
+		what += "+" + op.name
+	}
+	name := s.name + "." + first.phase + "." + what
 	var second path
 	if beside > 0 {
 		second = s.steps(beside, "worker-2")
@@ -371,9 +428,17 @@ func (s *set) story(first path, op operation, beside int, onVolume bool) story {
 		}
 	}
 	cut := first.has("cut:") && !first.has("restore:")
-	if op.name != "cut" || !cut {
+	ops = slices.DeleteFunc(ops, func(op operation) bool { return op.name == "cut" && cut })
+	for i, op := range ops {
+		if i > 0 {
+			steps = append(steps, "after: 5s")
+		}
 		do(op.do)
+	}
+	if len(ops) > 0 {
 		steps = append(steps, "after: 20s")
+	}
+	for _, op := range slices.Backward(ops) {
 		do(op.undo)
 	}
 	steps = append(steps, "after: 30s")
@@ -398,5 +463,5 @@ spec:
   %s
   steps:
     - {%s}
-`, strings.ToLower(strings.ReplaceAll(name, ".", "-")), op.name, first.phase, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))}
+`, strings.Trim(strings.ToLower(strings.NewReplacer(".", "-", "+", "-").Replace(name))[:min(len(name), 63)], "-"), what, first.phase, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))}
 }

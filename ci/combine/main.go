@@ -3,7 +3,8 @@
 // guarantee, but for the causes in known.yaml, each with its argument; and what is unknown has a
 // reason.
 //
-//	go run ./ci/combine [-only REGEXP] [-sample N] [-schedules N] [-show | -violated]
+//	go run ./ci/combine [-pairs] [-world NAME] [-only REGEXP] [-sample N] [-schedules N]
+//		[-show | -violated]
 package main
 
 import (
@@ -34,6 +35,8 @@ import (
 )
 
 func main() {
+	twice := flag.Bool("pairs", false, "two operations in each story, the second while the first lasts")
+	world := flag.String("world", "", "play them in another world: "+strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
 	only := flag.String("only", "", "only the stories whose names match this regular expression")
 	sample := flag.Uint("sample", 1, "only one story out of this number, by their names")
 	schedules := flag.Int("schedules", 0, "how many random schedules to play beside the default one")
@@ -42,22 +45,36 @@ func main() {
 	flag.Parse()
 	debug.SetGCPercent(-1) // what a story allocates is dead by its end
 	debug.SetMemoryLimit(1 << 30)
-	if err := run(*only, uint32(*sample), *schedules, *show, *violated); err != nil {
+	if err := run(*twice, *world, *only, uint32(*sample), *schedules, *show, *violated); err != nil {
 		fmt.Fprintf(os.Stderr, "combine: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, sample uint32, schedules int, show, violated bool) error {
+func run(twice bool, world, only string, sample uint32, schedules int, show, violated bool) error {
 	chosen, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
 	}
 	var all []story
-	for _, s := range sampled(stories(), sample) {
+	made := stories()
+	if twice {
+		made = pairs()
+	}
+	if world != "" && worlds[world] == nil {
+		return fmt.Errorf("there is no world %q: choose one of %s", world, strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
+	}
+	for _, s := range sampled(made, sample) {
+		if world != "" {
+			s = s.in(world)
+		}
 		if chosen.MatchString(s.name) {
 			all = append(all, s)
 		}
+	}
+	refused := 0
+	if twice {
+		all, refused = playable(all)
 	}
 	if show {
 		for _, s := range all {
@@ -90,12 +107,26 @@ func run(only string, sample uint32, schedules int, show, violated bool) error {
 		broken := slices.DeleteFunc(results, func(r result) bool { return r.Verdict != invariant.Violated })
 		return json.NewEncoder(os.Stdout).Encode(broken)
 	}
-	text, ok := known.judge(results, only == "" && schedules == 0 && sample <= 1)
+	if refused > 0 {
+		fmt.Printf("refused %7d  pairs that the language refuses\n", refused)
+	}
+	text, ok := known.judge(results, !twice && world == "" && only == "" && schedules == 0 && sample <= 1)
 	fmt.Printf("%s%d stories in %s\n", text, len(all), time.Since(began).Round(time.Second))
 	if !ok {
 		return fmt.Errorf("right controllers are accused, or not judged without a reason, or an entry of known.yaml is stale")
 	}
 	return nil
+}
+
+// playable returns the stories that the language doesn't refuse, and how many it does: of two
+// operations, one may be impossible while the other lasts.
+func playable(all []story) (some []story, refused int) {
+	for _, s := range all {
+		if _, err := file.Load(s.name, []byte(s.text), objects.Vocabulary()); err == nil {
+			some = append(some, s)
+		}
+	}
+	return some, len(all) - len(some)
 }
 
 // sampled returns one story out of a number of them, by their names: all if that is 1.
@@ -232,7 +263,7 @@ func parseKnown(data []byte) (all known, err error) {
 		if c.ID == "" || strings.TrimSpace(c.Why) == "" || c.Stories == "" || c.Reason == "" {
 			return nil, fmt.Errorf("cause %q: id, why, stories and reason are needed", c.ID)
 		}
-		if c.stories, err = regexp.Compile("^(" + c.Stories + ")$"); err != nil {
+		if c.stories, err = regexp.Compile("^((" + strings.Join(slices.Sorted(maps.Keys(worlds)), "|") + ")\\.)?(" + c.Stories + ")$"); err != nil {
 			return nil, fmt.Errorf("cause %s: %w", c.ID, err)
 		}
 		if c.reason, err = regexp.Compile("^(" + c.Reason + ")"); err != nil {
