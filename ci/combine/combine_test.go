@@ -13,7 +13,7 @@ import (
 func TestEveryOperation(t *testing.T) {
 	var text strings.Builder
 	for _, s := range stories() {
-		text.WriteString(s.text)
+		text.WriteString(s.text())
 	}
 	for _, name := range scenarios.Operations() {
 		switch told := strings.Contains(text.String(), "do: {"+name+": "); {
@@ -28,18 +28,18 @@ func TestEveryOperation(t *testing.T) {
 // TestSample plays a part of the stories, each with its default schedule: every set and phase is
 // among them.
 func TestSample(t *testing.T) {
-	names := map[string]bool{}
-	for _, s := range slices.Concat(stories(), pairs()) {
+	single, twice, names := stories(), pairs(), map[string]bool{}
+	for _, s := range slices.Concat(single, twice) {
 		if names[s.name] {
 			t.Errorf("two stories are called %s", s.name)
 		}
 		names[s.name] = true
 	}
-	sample := sampled(stories(), 100)
+	sample := sampled(single, 100)
 	if len(names) < 2000 || len(sample) < 50 {
 		t.Fatalf("%d stories, of which %d are played, are too few to say much", len(names), len(sample))
 	}
-	two, refused := playable(sampled(pairs(), 2000))
+	two, refused := playable(sampled(twice, 2000))
 	if len(two) < 50 || refused > len(two)/10 {
 		t.Fatalf("%d pairs of operations are played, and the language refuses %d", len(two), refused)
 	}
@@ -53,6 +53,21 @@ func TestSample(t *testing.T) {
 	}
 	if text, ok := causes.judge(results, false); !ok {
 		t.Errorf("%s%+v", text, causes.unexplained(results))
+	}
+}
+
+// TestWorlds: in each world a story is another, and the language takes it.
+func TestWorlds(t *testing.T) {
+	sample := sampled(stories(), 300)
+	for world := range worlds { // order does not matter: each by itself
+		for _, s := range sample {
+			if s.in(world).text() == s.text() {
+				t.Errorf("%s is the same in the world %s", s.name, world)
+			}
+			if _, refused := playable([]story{s.in(world)}); refused > 0 {
+				t.Errorf("the language refuses %s in the world %s", s.name, world)
+			}
+		}
 	}
 }
 

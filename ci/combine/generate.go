@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -272,30 +273,36 @@ var untold = map[string]string{
 }
 
 // story is a small scenario, and its name says how to make it again: SET.PHASE.OPERATION, the phase
-// of a second host behind that, and volume if the workload has one.
-type story struct{ name, text string }
+// of a second host behind that, and volume if the workload has one. Its text is made when it is
+// wanted: there are some hundred thousand pairs, of which few are played at a time.
+type story struct {
+	name string
+	text func() string
+}
 
 // in returns the story as it is in another world, with that in front of its name.
 func (s story) in(world string) story {
-	return story{world + "." + s.name, worlds[world].Replace(s.text)}
+	return story{world + "." + s.name, func() string { return worlds[world](s.text()) }}
 }
 
 // worlds change what a story has beside its operations.
-var worlds = map[string]*strings.Replacer{
+var worlds = map[string]func(text string) string{
 	// no Node and no Machine has the name of its host
-	"renamed": strings.NewReplacer(
-		"workers: {count: 3}", "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1}, {name: worker-2, nodeName: node-2, machineName: pool-2}, {name: worker-3, nodeName: node-3, machineName: pool-3}]",
-		"workers: {count: 3, watchdog: 6s}", "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1, watchdog: 6s}, {name: worker-2, nodeName: node-2, machineName: pool-2, watchdog: 6s}, {name: worker-3, nodeName: node-3, machineName: pool-3, watchdog: 6s}]",
-		"workers: {count: 3, watchdog: 10s}", "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1, watchdog: 10s}, {name: worker-2, nodeName: node-2, machineName: pool-2, watchdog: 10s}, {name: worker-3, nodeName: node-3, machineName: pool-3, watchdog: 10s}]",
-		"Node/worker-", "Node/node-", "Machine/worker-", "Machine/pool-",
-		"nodeRef: {name: worker-", "nodeRef: {name: node-", "kind: Machine, name: worker-", "kind: Machine, name: pool-",
-	),
+	"renamed": func(text string) string {
+		return strings.NewReplacer(
+			"Node/worker-", "Node/node-", "Machine/worker-", "Machine/pool-",
+			"nodeRef: {name: worker-", "nodeRef: {name: node-", "kind: Machine, name: worker-", "kind: Machine, name: pool-",
+		).Replace(workers.ReplaceAllString(text, "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1$1}, {name: worker-2, nodeName: node-2, machineName: pool-2$1}, {name: worker-3, nodeName: node-3, machineName: pool-3$1}]"))
+	},
 	// hosts and Pods take their time, and Kubernetes as well
 	"slow": strings.NewReplacer(
 		"workload: {host: worker-1}, lease: 1s}", "workload: {stops: 20s, host: worker-1}, lease: 1s, podGC: 40s, timings: {boot: 25s, softOff: 8s, hardOff: 2s}}",
 		"workload: {host: worker-1, volume: {name: data}}, lease: 1s}", "workload: {stops: 20s, host: worker-1, volume: {name: data}}, lease: 1s, timings: {boot: 25s, softOff: 8s, hardOff: 2s}}",
-	),
+	).Replace,
 }
+
+// workers are the hosts of a story, and what each of them has.
+var workers = regexp.MustCompile(`workers: {count: 3([^}]*)}`)
 
 // stories returns the stories of one operation, in order.
 func stories() []story {
@@ -328,12 +335,13 @@ func pairs() []story {
 		s := &sets[i]
 		ops := s.operations()
 		for reached := range s.phases {
+			first := s.steps(reached, "worker-1")
 			for _, a := range ops {
 				for _, b := range ops {
 					if a.do == "" || b.do == "" || a.name == b.name {
 						continue
 					}
-					all = append(all, s.story(s.steps(reached, "worker-1"), 0, s.onVolume || a.onVolume || b.onVolume, a, b))
+					all = append(all, s.story(first, 0, s.onVolume || a.onVolume || b.onVolume, a, b))
 				}
 			}
 		}
@@ -401,22 +409,32 @@ func (s *set) operations() []operation {
 // kinds names, for each controller, the kind in its cache that matters most to it.
 var kinds = map[string]string{"reboot": "BareMetalHost", "remediation": "BareMetalHost", "healthcheck": "Node", "deletion": "Machine"}
 
-// story brings the second host to its phase, the first one to its own, does the operations, takes
-// them back, the last one first, and gives everything time to end.
+// story is that of some operations, with the first host in a phase and perhaps the second.
 func (s *set) story(first path, beside int, onVolume bool, ops ...operation) story {
 	what := ops[0].name
 	for _, op := range ops[1:] {
 		what += "+" + op.name
 	}
 	name := s.name + "." + first.phase + "." + what
+	if beside > 0 {
+		name += "." + s.phases[beside].name
+	}
+	if onVolume {
+		name += ".volume"
+	}
+	return story{name, func() string { return s.text(name, what, first, beside, onVolume, ops) }}
+}
+
+// text brings the second host to its phase, the first one to its own, does the operations, takes
+// them back, the last one first, and gives everything time to end.
+func (s *set) text(name, what string, first path, beside int, onVolume bool, ops []operation) string {
 	var second path
 	if beside > 0 {
 		second = s.steps(beside, "worker-2")
-		name += "." + second.phase
 	}
 	workload, spec := "{host: worker-1}", s.spec
 	if onVolume {
-		name, workload = name+".volume", "{host: worker-1, volume: {name: data}}"
+		workload = "{host: worker-1, volume: {name: data}}"
 	}
 	if onVolume && first.unseen {
 		spec = strings.Replace(spec, "controllers: [", "controllers: [{name: attachdetach, settings: {disableForceDetachOnTimeout: true}}, ", 1)
@@ -428,7 +446,7 @@ func (s *set) story(first path, beside int, onVolume bool, ops ...operation) sto
 		}
 	}
 	cut := first.has("cut:") && !first.has("restore:")
-	ops = slices.DeleteFunc(ops, func(op operation) bool { return op.name == "cut" && cut })
+	ops = slices.DeleteFunc(slices.Clone(ops), func(op operation) bool { return op.name == "cut" && cut })
 	for i, op := range ops {
 		if i > 0 {
 			steps = append(steps, "after: 5s")
@@ -455,7 +473,7 @@ func (s *set) story(first path, beside int, onVolume bool, ops ...operation) sto
 		steps = append(steps, "do: {removeAnnotation: {object: Machine/worker-2, key: "+hook+"}}")
 	}
 	steps = append(steps, "after: 1m")
-	return story{name, fmt.Sprintf(`apiVersion: fencelab.dev/v1alpha1
+	return fmt.Sprintf(`apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
 metadata: {name: %s, description: The operation %s in the phase %s.}
 spec:
@@ -463,5 +481,5 @@ spec:
   %s
   steps:
     - {%s}
-`, strings.Trim(strings.ToLower(strings.NewReplacer(".", "-", "+", "-").Replace(name))[:min(len(name), 63)], "-"), what, first.phase, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))}
+`, strings.Trim(strings.ToLower(strings.NewReplacer(".", "-", "+", "-").Replace(name))[:min(len(name), 63)], "-"), what, first.phase, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))
 }

@@ -78,7 +78,7 @@ func run(twice bool, world, only string, sample uint32, schedules int, show, vio
 	}
 	if show {
 		for _, s := range all {
-			fmt.Printf("# %s\n%s---\n", s.name, s.text)
+			fmt.Printf("# %s\n%s---\n", s.name, s.text())
 		}
 		return nil
 	}
@@ -122,7 +122,7 @@ func run(twice bool, world, only string, sample uint32, schedules int, show, vio
 // operations, one may be impossible while the other lasts.
 func playable(all []story) (some []story, refused int) {
 	for _, s := range all {
-		if _, err := file.Load(s.name, []byte(s.text), objects.Vocabulary()); err == nil {
+		if _, err := file.Load(s.name, []byte(s.text()), objects.Vocabulary()); err == nil {
 			some = append(some, s)
 		}
 	}
@@ -197,9 +197,10 @@ func playAll(all []story, schedules int, done func([]result) error) ([]result, e
 }
 
 func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
-	scenario, err := file.Load(of.name, []byte(of.text), objects.Vocabulary())
+	text := of.text()
+	scenario, err := file.Load(of.name, []byte(text), objects.Vocabulary())
 	if err != nil {
-		return nil, fmt.Errorf("load a generated story: %w\n%s", err, of.text)
+		return nil, fmt.Errorf("load a generated story: %w\n%s", err, text)
 	}
 	plan, err := scenarios.Compile(scenario, 1)
 	if err != nil {
