@@ -63,9 +63,6 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	case history.MachineDeleted:
 		c.left = slices.DeleteFunc(c.left, func(set history.Event) bool { return c.roles.CutsShort(e, &set) })
 	case history.AnnotationSet:
-		if keyed, _ := invariant.RebootRequest(e); keyed && c.roles.Blameless(e) {
-			return nil
-		}
 		if c.concerned(e) && c.find(e) < 0 {
 			if c.answered(h, e.Key == invariant.ExternalAnnotation) {
 				c.Judged++
@@ -81,8 +78,8 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 }
 
 func (c *annotations) concerned(e *history.Event) bool {
-	_, reboot := invariant.RebootRequest(e)
-	return reboot || e.Key == invariant.ExternalAnnotation || e.Key == invariant.PoweredOffAnnotation || e.Key == invariant.NodeBackupAnnotation
+	keyed, reboot := invariant.RebootRequest(e)
+	return reboot && !(keyed && c.roles.Blameless(e)) || e.Key == invariant.ExternalAnnotation || e.Key == invariant.PoweredOffAnnotation || e.Key == invariant.NodeBackupAnnotation
 }
 
 // answered reports whether those who answer a mark, or another annotation, are parts of the story.

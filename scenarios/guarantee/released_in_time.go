@@ -154,11 +154,14 @@ func (c *deliveries) expire(e *history.Event) {
 
 // takes is how long the release may take, 0 if nothing bounds that.
 func (c *deliveries) takes(h *delivery) time.Duration {
-	if h.orphan || h.withdrawn {
+	if h.forsaken() {
 		return c.orphaned
 	}
 	return c.limit
 }
+
+// forsaken reports whether the fencer's way comes to no end.
+func (h *delivery) forsaken() bool { return h.orphan || h.withdrawn }
 
 // lost is how much of the time was lost by those who release.
 func (c *deliveries) lost(h *delivery, e *history.Event) time.Duration {
@@ -177,7 +180,7 @@ func (c *deliveries) Lacks() iter.Seq[invariant.Lack] {
 			if h.begun.Kind == history.FenceRequested && c.pledges.free(name) {
 				continue // only a person can say that the boot is over
 			}
-			if (h.orphan || h.withdrawn) && c.orphaned == 0 {
+			if h.forsaken() && c.orphaned == 0 {
 				continue // it waits for a Node of that name
 			}
 			if h.idle.Kind != "" && !yield(invariant.Lack{

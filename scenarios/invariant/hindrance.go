@@ -74,7 +74,7 @@ type Spell struct {
 // Scheduled reports whether the schedule held the party up.
 func (s *Spell) Scheduled() bool { return s.scheduled }
 
-// Keeps reports whether somebody keeps such an object of a host.
+// Keeps reports whether a user keeps such a thing of a host.
 func (s *Spell) Keeps(of Ends, host string) bool {
 	kind, name, kept := history.KeptOf(s.Party)
 	return kept && of&endsOf[kind] != 0 && name == host

@@ -407,7 +407,8 @@ func (r *run) settle() {
 		if r.rest() {
 			break
 		}
-		if restless = true; r.now >= deadline && lasts {
+		restless = true
+		if r.now >= deadline && lasts {
 			break
 		}
 	}
