@@ -464,7 +464,8 @@ func (c *accusers) wasSick(h *suspected, e *history.Event) bool {
 }
 
 // node notes how the Node of a Machine is from e on, by itself or because it is another one.
-func (c *accusers) node(h *suspected, named *invariant.Named, e *history.Event) {
+func (c *accusers) node(host *invariant.Entry[suspected], named *invariant.Named, e *history.Event) {
+	h := &host.State
 	n := condition{exists: named.UID != "", ready: named.Ready, since: *e}
 	switch e.Kind {
 	case history.MachineNode:
@@ -475,7 +476,7 @@ func (c *accusers) node(h *suspected, named *invariant.Named, e *history.Event) 
 		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
 	}
 	if !n.exists {
-		t := c.targets.Of(e.Host) // which the health check looks at while it counts
+		t := c.targets.Of(host.Name) // which the health check looks at while it counts
 		since := max(h.now.since.At, t.Since.At)
 		n.seen = h.now.ready && t.Counts() && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
 	}

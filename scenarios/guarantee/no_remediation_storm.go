@@ -126,7 +126,7 @@ func (c *storms) Observe(e *history.Event) *invariant.Violation {
 		c.judge(c.hosts.Of(e.Host), e)
 	}
 	for h, named := range invariant.Concerned(&c.targets, &c.hosts, e) {
-		h.become(named, e)
+		h.State.become(named, e)
 	}
 	return c.Tell()
 }

@@ -32,7 +32,8 @@ var releasedInTime = invariant.Invariant{
 //
 // The time counts while the fault lasts too, since a release needs nothing of the lost host. It
 // begins anew when a process of the cluster starts, because that keeps its timers in memory. For
-// agents it counts only while most of them are well. Where the Machine leaves, another than the
+// agents it counts only while most of them are well. A fencing is over once nothing asks for it
+// any more and a later boot, which has been in service, has ended too. Where the Machine leaves, another than the
 // fencer deletes the Node, or a user withdraws what it goes by, the fencer's way comes to no end,
 // and Kubernetes takes its own time.
 type deliveries struct {
@@ -59,6 +60,9 @@ type delivery struct {
 	// withdrawn that a user has taken the mark or the Node's name from the Machine, without which
 	// the fencer doesn't go on.
 	orphan, withdrawn bool
+	// marked says that its Machine is, fenced that a NodeFence names it, and back that the Node of
+	// a later boot has been Ready.
+	marked, fenced, back bool
 }
 
 func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
@@ -92,6 +96,7 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 		h.withdrawn = h.withdrawn || e.Value == "" && c.roles.Blameless(e)
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if e.Key == invariant.ExternalAnnotation {
+			h.marked = e.Kind == history.AnnotationSet
 			if h.withdrawn {
 				h.since = e.At // the fencer goes on now
 			}
@@ -99,6 +104,11 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 		}
 	case history.NodeDeleted:
 		h.orphan = h.orphan || !c.roles.Remediates(e.Actor) && !c.roles.Agent(e.Actor)
+		h.back = false
+	case history.NodeReady:
+		h.back = h.idle.Kind != "" && h.Complete && h.Began().Seq > h.idle.Seq
+	case history.FenceRequested, history.FenceEnded:
+		h.fenced = e.Kind == history.FenceRequested
 	}
 	switch {
 	case h.attached.Kind == "":
@@ -115,6 +125,8 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 		if h.mayWrite() {
 			h.begun = history.Event{} // it came to nothing
 		}
+	case h.Ended().Seq == e.Seq && h.back && !h.marked && !h.fenced && !h.KeptOut():
+		h.begun = history.Event{}
 	case e.Kind == history.EvidenceLost && h.begun.Kind != "":
 		c.Suspend(e, ", whose volume was to be released")
 	}
@@ -131,7 +143,7 @@ func (c *deliveries) follow(h *delivery, e *history.Event) {
 		if limit := c.takes(h); h.timed && limit > 0 {
 			c.Within(h.since-h.idle.At+limit+c.lost(h, e), &h.idle, e)
 		}
-		h.idle, h.begun = history.Event{}, history.Event{}
+		h.idle, h.begun, h.back = history.Event{}, history.Event{}, false
 	case h.attached.Kind == "":
 		h.begun = history.Event{}
 	}

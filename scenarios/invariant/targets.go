@@ -258,14 +258,14 @@ func (t *Targets) Concerns(e *history.Event, host string) bool {
 
 // Concerned yields the hosts that an event of OfNode is about, and the Nodes of their Machines. Of
 // any other event it yields none.
-func Concerned[T any](t *Targets, hosts *Roster[T], e *history.Event) iter.Seq2[*T, *Named] {
-	return func(yield func(*T, *Named) bool) {
+func Concerned[T any](t *Targets, hosts *Roster[T], e *history.Event) iter.Seq2[*Entry[T], *Named] {
+	return func(yield func(*Entry[T], *Named) bool) {
 		if !OfNode(e) {
 			return
 		}
 		hosts.Of(e.Host)
 		for i := range hosts.Hosts {
-			if h := &hosts.Hosts[i]; t.Concerns(e, h.Name) && !yield(&h.State, t.Node(h.Name)) {
+			if h := &hosts.Hosts[i]; t.Concerns(e, h.Name) && !yield(h, t.Node(h.Name)) {
 				return
 			}
 		}
