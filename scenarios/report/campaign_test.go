@@ -91,8 +91,8 @@ func TestCampaignPage(t *testing.T) {
 		`<span class="verdict violated">violated</span>`, "40 of 50", "shard 4 of 5", "no guarantee was put to the test", "at-most-one: &lt;two&gt; steady", "brief &amp; clear", "in which the &lt;cache&gt; was old",
 		`<th scope="row">at-most-one</th><td>cut-off</td><td>20ms: off, and deleted</td><td><small>fencer/api/2 delayed by 1s</small></td>`, "2s left: done, of the 1m0s after asked",
 		`gap</span> node-restored: excused only`, `gap</span> no-false-fence: never`, `<td class="number">2</td><td class="number">2</td>`, "Not put to the test by any story: ",
-		`<td class="number">3 of 40</td><td>2026-11-27 01:00</td><td><a href="cut-off-sim-steady/report.html">its page</a></td>`,
-		`<td class="number">3 of 40</td><td><span class="verdict violated">new</span></td><td><a href="cut-off-sim-fresh/report.html">its page</a></td>`,
+		`<td class="number">3 of 40</td><td class="short">2026-11-27 01:00</td><td class="short"><a href="cut-off-sim-steady/report.html">its page</a></td>`,
+		`<td class="number">3 of 40</td><td class="short"><span class="verdict violated">new</span></td><td class="short"><a href="cut-off-sim-fresh/report.html">its page</a></td>`,
 		`<td class="number">75 %</td><td class="number">60</td><td class="number">2</td>`, `<a href="../a/index.html">2026-11-26 01:00</a>`, "about 2.0 core hours",
 	} {
 		if !strings.Contains(text, want) {
