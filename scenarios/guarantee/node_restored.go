@@ -96,6 +96,9 @@ type belonging struct {
 	// gone has what users had set on a Node that a controller other than an agent deleted, until
 	// the next Node. If the controller makes that itself, it has kept a copy.
 	gone string
+	// left has what users had set on the Node before, whoever deleted it. Whoever makes the next one
+	// from a copy may bring it back.
+	left string
 }
 
 func (b *belonging) lacks() string {
@@ -122,7 +125,7 @@ func (b *belonging) taken(now string) string {
 func (c *nodes) repel(h *nodeHost, e *history.Event) {
 	taints := &h.belongings[1]
 	repels := history.MissingLabels(history.MissingLabels(e.Value, h.repels), h.repels)
-	for pair := range strings.SplitSeq(history.MissingLabels(history.JoinLabels(taints.has, taints.theirs), e.Value), ",") {
+	for pair := range strings.SplitSeq(history.MissingLabels(history.JoinLabels(history.JoinLabels(taints.has, taints.theirs), taints.left), e.Value), ",") {
 		taint, _, _ := strings.Cut(pair, "=")
 		switch {
 		case !strings.HasSuffix(taint, ":NoSchedule") && !strings.HasSuffix(taint, ":NoExecute"):
@@ -186,6 +189,8 @@ func (c *nodes) judge(e *history.Event) {
 			b := &h.belongings[i]
 			if c.roles.Tested(e.Actor) {
 				b.theirs = history.JoinLabels(b.theirs, b.gone)
+			} else {
+				b.left = ""
 			}
 			b.has, b.gone = "", ""
 		}
@@ -209,6 +214,8 @@ func (c *nodes) judge(e *history.Event) {
 					if b.gone = ""; c.roles.Tested(e.Actor) {
 						b.gone = history.MissingLabels(owed, b.theirs)
 					}
+					users := history.JoinLabels(b.theirs, b.left)
+					b.left = history.MissingLabels(history.MissingLabels(b.has, users), users)
 					b.theirs = owed
 				}
 			}
