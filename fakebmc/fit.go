@@ -16,8 +16,8 @@ var redfishResets = append(slices.Clone(everyReset), "Suspend", "Pause", "Resume
 // ResetTypes are the reset types that a client may ask for, executed or not.
 func ResetTypes() []ResetType { return slices.Clone(redfishResets) }
 
-// Fits returns why a rule that Validate accepts can come to nothing on the BMC of
-// one of the hosts.
+// Fits returns an error for a rule that Validate accepts and that can never have an effect on the
+// BMC of the host.
 func (r Rule) Fits(host string, hosts []string) error {
 	var errs []error
 	b := &BMC{host: host, id: host} // with everything that a BMC can have

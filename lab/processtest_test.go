@@ -130,7 +130,8 @@ func (p realProcess) Deafen() { p.ears.deafen() }
 func (p realProcess) Relist() { p.ears.relist() }
 func (p realProcess) End()    { p.end() }
 
-// hearing runs controllers in this process, as inProcess does, with ears of the test's.
+// hearing runs controllers in this process, as inProcess does, and keeps their ears for the test,
+// which deafens them.
 type hearing struct {
 	b *Backend
 

@@ -175,7 +175,7 @@ func (a *flights) run(f *flight, on func() *call) *call {
 	return c
 }
 
-// again is when the flight asked to be called again, as the trace has it.
+// again returns in how long the flight asked to be called again, in the words of the trace.
 func (f *flight) again() string {
 	switch {
 	case f.err != nil:

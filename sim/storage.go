@@ -138,8 +138,8 @@ func (d driver) Unfence(_ context.Context, node string) error {
 	return d.ask(scenarios.StorageUnfence, node, 0, d.p.uplink.storage.Array.Unfence)
 }
 
-// ask sends one request to the storage, as a step, which does it after a time as another one,
-// whether or not its client still waits.
+// ask sends one request to the storage in a step of the client. The storage carries it out in a
+// step of its own, which takes a while, whether or not the client still waits.
 func (d driver) ask(does scenarios.StorageDeed, node string, takes time.Duration, do func(host, by string)) error {
 	p, s := d.p, d.p.uplink.storage
 	c := &call{

@@ -46,9 +46,9 @@ type world struct {
 	// deviations are the plan's deviations, by step, and awaited the steps for which others wait.
 	deviations map[steps.Name]scenarios.Deviation
 	awaited    map[steps.Name]*awaited
-	// byDeed has the deviations that the plan names by deeds, and awaitedDeeds the steps named so
-	// for which others wait. count counts deeds, and deeds has those that came, by the plan's names
-	// of their steps. count is nil where neither is asked for.
+	// byDeed and awaitedDeeds are the same for steps that the plan names by their deeds. count
+	// numbers the deeds, and is nil where no plan names any. deeds maps a step that the plan names
+	// to the deed that it was.
 	byDeed       map[string]scenarios.Deviation
 	awaitedDeeds map[string]*awaited
 	count        *scenarios.DeedCount

@@ -83,7 +83,8 @@ func (s *sharing) notice(e vms.Event) {
 	}
 }
 
-// connect makes a host known, and returns what serves each connection of its machine.
+// connect registers a host with the storage, and returns the function that serves each connection
+// of its machine.
 func (s *sharing) connect(host string) func(io.ReadWriteCloser) {
 	s.do(func() {
 		s.boots[host] = ""

@@ -96,8 +96,8 @@ type belonging struct {
 	// gone has what users had set on a Node that a controller other than an agent deleted, until
 	// the next Node. If the controller makes that itself, it has kept a copy.
 	gone string
-	// left has what users had set on the Node before, whoever deleted it. Whoever makes the next one
-	// from a copy may bring it back.
+	// left has what users had set on the Node before, whoever deleted it. Whoever has a copy may
+	// bring it back.
 	left string
 }
 
@@ -189,8 +189,8 @@ func (c *nodes) judge(e *history.Event) {
 			b := &h.belongings[i]
 			if c.roles.Tested(e.Actor) {
 				b.theirs = history.JoinLabels(b.theirs, b.gone)
-			} else {
-				b.left = ""
+			} else if invariant.ByUser(e) {
+				b.left = "" // it is the user's as it is
 			}
 			b.has, b.gone = "", ""
 		}

@@ -19,7 +19,7 @@ import (
 type World interface {
 	// Now returns the time.
 	Now() time.Duration
-	// After schedules something of the host. The verb describes it.
+	// After has the host do something after d. The verb names that step.
 	After(d time.Duration, class Class, verb string, do func()) Timer
 	// Cancel withdraws a scheduled call; a nil Timer is fine.
 	Cancel(Timer)
