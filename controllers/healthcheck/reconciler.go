@@ -457,6 +457,9 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	var started time.Time
 	if s.Recorded == Waiting && startup > 0 { // by its own clock, perhaps in an earlier life
 		started = now.Add(since.Add(startup).Sub(o.wall))
+		if first := r.since(sight{"Machine/" + string(t.machine.UID), string(Waiting), since.String()}, now); first.After(started) {
+			started = first.Add(startup) // an earlier life may have marked it, and died before it recorded that
+		}
 	}
 
 	node := o.nodes[t.machine.Status.NodeRef.Name] // a Machine without one names none
