@@ -156,11 +156,11 @@ var bystanders = map[history.Kind][]string{
 // objectsOf are the kinds of objects that an API event can be about.
 var objectsOf = map[history.Kind][]string{
 	history.NodeCreated: {"Node"}, history.NodeTakenOver: {"Node"}, history.NodeDeleted: {"Node"}, history.NodeReady: {"Node"}, history.NodeNotReady: {"Node"},
-	history.NodeCondition: {"Node"}, history.NodeLabels: {"Node"}, history.NodeTaints: {"Node"}, history.NodeAnnotations: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
+	history.NodeCondition: {"Node"}, history.NodeLabels: {"Node"}, history.NodeTaints: {"Node"}, history.NodeAnnotations: {"Node"}, history.NodeNetwork: {"Node"}, history.SpecChanged: {"BareMetalHost"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
 	history.CheckChanged: {"MachineHealthCheck"},
 	history.PodBound:     {"Pod"}, history.PodTerminating: {"Pod"}, history.PodDeleted: {"Pod"}, history.PodProtected: {"Pod"}, history.PodUnprotected: {"Pod"},
 	history.FinalizerAdded: {"Node", "Machine", "Pod"}, history.FinalizerRemoved: {"Node", "Machine", "Pod"},
-	history.MachineCondition: {"Machine"}, history.MachineDeleting: {"Machine"}, history.DeletionPhase: {"Machine"}, history.DrainTimeout: {"Machine"}, history.Stamped: {"Machine", "Node"},
+	history.MachineCondition: {"Machine"}, history.MachineDeleting: {"Machine"}, history.DeletionPhase: {"Machine"}, history.DrainTimeout: {"Machine"}, history.DetachTimeout: {"Machine"}, history.Stamped: {"Machine", "Node"},
 	history.AnnotationSet: {"BareMetalHost", "Machine"}, history.AnnotationRemoved: {"BareMetalHost", "Machine"},
 	history.PowerReported: {"BareMetalHost"}, history.OnlineWanted: {"BareMetalHost"}, history.ProvisioningState: {"BareMetalHost"},
 }

@@ -11,7 +11,7 @@ import (
 
 var drainedBeforeInterrupted = invariant.Invariant{
 	ID:    "drained-before-interrupted",
-	Claim: "While a Machine that is deleted isn't excused from its drain, nobody has its host go off before each Pod that the drain has to evict has stopped.",
+	Claim: "While a Machine that is deleted isn't excused from its drain, nobody has its host go off before each Pod that the drain has to evict has stopped, and its volumes are detached that can be.",
 	Seed:  "003",
 	Wakes: []history.Kind{history.MachineDeleting},
 	New: func(p invariant.Params) invariant.Checker {
@@ -31,6 +31,9 @@ var drainedBeforeInterrupted = invariant.Invariant{
 // is none of the drain's. A user may excuse the Machine, by an annotation or by a time that
 // the drain may take; and a mark for remediation, or what others ask of the host's power,
 // doesn't wait for a drain. What the deletion says of its own progress excuses nothing.
+//
+// A volume that the Node had is detached after its drain, while a host that runs can still unmount
+// it. It is not waited for where nothing can be detached, or a user doesn't want that.
 type drains struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -44,15 +47,18 @@ type draining struct {
 	// drain for the first time since.
 	deleting, free history.Event
 	hooks          []string
-	// limit is for how long a drain may last, 0 if there is no limit.
-	limit time.Duration
-	// done ended the drain, or the need for one.
-	done history.Event
-	// skipped, marked: the Machine has that annotation. asked are others' requests to the
+	// limit is for how long a drain may last, and patience for how long its volumes are waited
+	// for; 0 if there is no limit.
+	limit, patience time.Duration
+	// done ended the drain, or the need for one, and released the wait for its volumes.
+	done, released history.Event
+	// attached is the attachment of a volume, while it lasts.
+	attached history.Event
+	// skipped, marked and hasty: the Machine has that annotation. asked are others' requests to the
 	// host, and those that are older than the deletion.
-	skipped, marked bool
-	asked           []string
-	others          invariant.Demand
+	skipped, marked, hasty bool
+	asked                  []string
+	others                 invariant.Demand
 	// cordoned, unreachable: what the Node is. gone: there is none.
 	cordoned, unreachable, gone bool
 	pods                        []podState
@@ -85,6 +91,9 @@ func (c *drains) Observe(e *history.Event) *invariant.Violation {
 				c.Settle(invariant.Cause{Host: e.Host, Thing: "drain"}, e)
 			}
 		}
+		if h.done.Kind != "" && h.released.Kind == "" && h.detached(e) {
+			h.released = *e
+		}
 	}
 	return c.Tell()
 }
@@ -105,6 +114,8 @@ func (c *drains) judge(h *draining, e *history.Event) {
 	physical := e.Kind.Layer() == history.World
 	left := h.left(physical)
 	switch {
+	case left == nil && h.released.Kind == "" && !h.detached(e) && h.attached.Seq < h.deleting.Seq:
+		c.Breach(&h.attached, e, invariant.Clause(e)+", while "+h.attached.Object+" was still attached to "+e.Host)
 	case left == nil && physical && c.Near(&h.done, e):
 		c.Close(&h.done, e)
 	case left == nil:
@@ -155,6 +166,12 @@ func (h *draining) overdue(e *history.Event) bool {
 	return h.limit > 0 && h.free.Kind != "" && e.At >= h.free.At+h.limit-time.Second
 }
 
+// detached reports whether no volume has to be waited for any more, once the drain is done.
+func (h *draining) detached(e *history.Event) bool {
+	return h.attached.Kind == "" || h.hasty || h.skipped || h.gone || h.unreachable ||
+		h.patience > 0 && e.At >= h.done.At+h.patience-time.Second
+}
+
 // excused reports whether the drain is done by now, or not required.
 func (h *draining) excused(e *history.Event) bool {
 	if h.skipped || h.gone || h.overdue(e) {
@@ -174,14 +191,23 @@ func (h *draining) learn(e *history.Event, roles *invariant.Roles) {
 	h.learnPods(e, roles)
 	switch e.Kind {
 	case history.MachineDeleting:
-		h.deleting, h.done, h.free = *e, history.Event{}, history.Event{}
+		h.deleting, h.done, h.free, h.released = *e, history.Event{}, history.Event{}, history.Event{}
 		if len(h.hooks) == 0 {
 			h.free = *e
 		}
 	case history.MachineCreated, history.MachineDeleted:
-		h.deleting, h.done, h.free, h.hooks, h.limit, h.skipped, h.marked = history.Event{}, history.Event{}, history.Event{}, nil, 0, false, false
+		*h = draining{
+			Body: h.Body, attached: h.attached, asked: h.asked, others: h.others, under: h.under,
+			cordoned: h.cordoned, unreachable: h.unreachable, gone: h.gone, pods: h.pods, processes: h.processes, forced: h.forced,
+		}
 	case history.DrainTimeout:
 		h.limit, _ = time.ParseDuration(e.Value) // or there is none
+	case history.DetachTimeout:
+		h.patience, _ = time.ParseDuration(e.Value) // likewise
+	case history.VolumeAttached:
+		h.attached = *e
+	case history.VolumeDetached:
+		h.attached = history.Event{}
 	case history.NodeCreated, history.NodeDeleted:
 		h.cordoned, h.unreachable, h.gone = false, false, e.Kind == history.NodeDeleted
 	case history.NodeCordoned, history.NodeUncordoned:
@@ -217,6 +243,8 @@ func (h *draining) annotated(e *history.Event, roles *invariant.Roles) {
 	case !strings.HasPrefix(e.Object, "Machine/"):
 	case e.Key == invariant.SkipDrainAnnotation:
 		h.skipped = set
+	case e.Key == invariant.SkipDetachAnnotation:
+		h.hasty = set
 	case e.Key == invariant.ExternalAnnotation:
 		h.marked = set
 	case hook && (name == "" || name[0] == '/'):

@@ -101,7 +101,7 @@ type condition struct {
 func (c *accusers) sick(h *suspected, n *condition, at time.Duration) bool {
 	switch {
 	case c.targets.Check != nil && !n.exists && h.created.Kind != "":
-		return at-h.created.At+invariant.Coarse >= c.targets.Check.Startup
+		return at-h.created.At+invariant.Coarse >= c.targets.Check.MayMiss()
 	case c.targets.Check == nil, !n.exists && !n.seen:
 		return !n.ready
 	case !n.exists:
@@ -120,10 +120,14 @@ func (c *accusers) overdue(h *suspected, at time.Duration) bool {
 
 // mayMiss is how long a Machine may be without its Node, by the health check as it is now.
 func (c *accusers) mayMiss() time.Duration {
-	if check := c.targets.Check; check != nil && c.targets.Changed.Kind != "" && check.Startup > 0 {
-		return min(c.missing, check.Startup)
+	check := c.targets.Check
+	switch {
+	case check == nil || c.targets.Changed.Kind == "":
+		return c.missing
+	case check.Startup == 0:
+		return check.MayMiss()
 	}
-	return c.missing
+	return min(c.missing, check.Startup)
 }
 
 func (h *suspected) wanted() bool {
@@ -441,6 +445,9 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 	case !h.now.exists && h.created.Kind != "":
 		c.Judged++
 		c.Breach(&h.created, e, invariant.Clause(e)+" by "+e.Actor+", "+invariant.Seconds(e.At-h.created.At)+" after it was created: its Node has "+invariant.Seconds(c.targets.Check.Startup)+" to come")
+	case !h.now.exists && c.targets.Check != nil && c.targets.Check.Startup == 0:
+		c.Judged++
+		c.Breach(&c.targets.Changed, e, invariant.Clause(e)+" by "+e.Actor+", whose Node is missing, and the health check minds none that is")
 	case !h.now.exists:
 		c.Judged++
 		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node had been missing for "+invariant.Seconds(e.At-since.At)+" only")

@@ -12,7 +12,7 @@ import (
 
 var noRemediationStorm = invariant.Invariant{
 	ID:    "no-remediation-storm",
-	Claim: "A mark leads to one fencing; a Machine is not marked again before its Node has had time to return; none are marked while more or fewer are unhealthy than the health check acts on, or during its cool-down after that; and nothing is written over and over.",
+	Claim: "A mark leads to one fencing; a Machine is not marked again before its Node has had time to return; none are marked while more or fewer are unhealthy than the health check acts on, or during its cool-down after that; and nothing is written, or warned of, over and over.",
 	Seed:  "002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &storms{
@@ -25,6 +25,7 @@ var noRemediationStorm = invariant.Invariant{
 			coolDown:   p.Timings.CoolDown,
 			returns:    p.Timings.Return,
 			writes:     map[string][]history.Event{},
+			warnings:   map[string][]history.Event{},
 			idle:       map[string]idleness{},
 			command:    p.Timings.Command,
 			commands:   map[string][]history.Event{},
@@ -47,8 +48,15 @@ const (
 // given again in growing intervals.
 const stormCommands = 4
 
+// A program has room for stormWarnings about one object within warningWindow: its recorder of
+// Events drops those that come after them, whatever they say.
+const (
+	stormWarnings = 25
+	warningWindow = 5 * time.Minute
+)
+
 // storms judges every mark of a health check, every remediation annotation that a
-// controller sets, and how fast each controller writes.
+// controller sets, and how fast each controller writes, and warns.
 type storms struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -62,10 +70,10 @@ type storms struct {
 	coolDown time.Duration
 	// returns is how long a Node may stay away before its host is cycled again for the same mark.
 	returns time.Duration
-	// writes are the latest of each controller to each object, and idle those since anything
-	// but that has happened.
-	writes map[string][]history.Event
-	idle   map[string]idleness
+	// writes and warnings are the latest of each controller about each object, and idle the writes
+	// since anything but that has happened.
+	writes, warnings map[string][]history.Event
+	idle             map[string]idleness
 	// command is how long a power command is given, and commands are the commands to each host
 	// since that has changed, if they were all the same.
 	command  time.Duration
@@ -110,6 +118,8 @@ func (c *storms) Observe(e *history.Event) *invariant.Violation {
 	case history.ControllerEffect:
 		c.wrote(e)
 		c.idled(e)
+	case history.ControllerWarning:
+		c.warned(e)
 	case history.BootStarted:
 		c.hosts.Of(e.Host).boot = e.Boot
 	}
@@ -290,15 +300,29 @@ func (c *storms) wrote(e *history.Event) {
 		return
 	}
 	_, object, _ := strings.Cut(e.Value, " ")
-	key := e.Actor + " " + object
-	recent := append(c.writes[key], *e)
-	for e.At-recent[0].At > stormWindow {
-		recent = recent[1:]
-	}
-	c.writes[key] = recent
-	if len(recent) > stormWrites {
+	if recent := within(stormWindow, c.writes, e.Actor+" "+object, e); len(recent) > stormWrites {
 		c.Breach(&recent[0], e, fmt.Sprintf("%s wrote %s %d times within %s, from %s on", e.Actor, object, len(recent), invariant.Seconds(e.At-recent[0].At), invariant.Seconds(recent[0].At)))
 	}
+}
+
+// warned counts how often a controller warns about an object.
+func (c *storms) warned(e *history.Event) {
+	if !c.roles.Tested(e.Actor) {
+		return
+	}
+	if recent := within(warningWindow, c.warnings, e.Actor+" "+e.Object, e); len(recent) > stormWarnings {
+		c.Breach(&recent[0], e, fmt.Sprintf("%s warned about %s %d times within %s, from %s on, last of %s", e.Actor, e.Object, len(recent), invariant.Seconds(e.At-recent[0].At), invariant.Seconds(recent[0].At), e.Value))
+	}
+}
+
+// within adds e to those of a key, and returns those of a time up to it.
+func within(window time.Duration, all map[string][]history.Event, key string, e *history.Event) []history.Event {
+	recent := append(all[key], *e)
+	for e.At-recent[0].At > window {
+		recent = recent[1:]
+	}
+	all[key] = recent
+	return recent
 }
 
 // commanded counts the same power commands of a process to a host, one after the other.

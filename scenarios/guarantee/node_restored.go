@@ -69,14 +69,14 @@ type nodeHost struct {
 	since, cordon history.Event
 }
 
-// belongings have a Node's labels, taints and annotations, in the order of sorts.
-type belongings [3]belonging
+// belongings have a Node's labels, taints, annotations and Pod addresses, in the order of sorts.
+type belongings [4]belonging
 
 // sorts are the words for them, and their events.
 var sorts = [...]struct {
 	what string
 	kind history.Kind
-}{{"labels", history.NodeLabels}, {"taints", history.NodeTaints}, {"annotations", history.NodeAnnotations}}
+}{{"labels", history.NodeLabels}, {"taints", history.NodeTaints}, {"annotations", history.NodeAnnotations}, {"Pod addresses", history.NodeNetwork}}
 
 // lacks says what is missing, of the first sort of which anything is.
 func (b *belongings) lacks() string {
@@ -237,7 +237,7 @@ func (c *nodes) judge(e *history.Event) {
 			c.disturb(h, e)
 		}
 		h.ready = false
-	case history.NodeLabels, history.NodeTaints, history.NodeAnnotations:
+	case history.NodeLabels, history.NodeTaints, history.NodeAnnotations, history.NodeNetwork:
 		if e.Kind == history.NodeTaints {
 			c.repel(h, e)
 		}
@@ -285,7 +285,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 }
 
 // nodeEvents come when a Node is as it was.
-var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels, history.NodeTaints, history.NodeAnnotations})
+var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeInService, history.NodeLabels, history.NodeTaints, history.NodeAnnotations, history.NodeNetwork})
 
 // lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
 // itself has to switch on a host that is off; agents make a Node that they deleted anew

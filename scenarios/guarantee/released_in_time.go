@@ -32,10 +32,10 @@ var releasedInTime = invariant.Invariant{
 //
 // The time counts while the fault lasts too, since a release needs nothing of the lost host. It
 // begins anew when a process of the cluster starts, because that keeps its timers in memory. For
-// agents it counts only while most of them are well. A fencing is over once nothing asks for it
-// any more and a later boot, which has been in service, has ended too. Where the Machine leaves, another than the
-// fencer deletes the Node, or a user withdraws what it goes by, the fencer's way comes to no end,
-// and Kubernetes takes its own time.
+// agents it counts only while most of them are well. A fencing is over once nothing asks for it any
+// more and a later boot, which has been in service, has ended too. Where the Machine leaves,
+// another than the fencer deletes the Node, or a user withdraws what it goes by, the fencer's way
+// comes to no end, and Kubernetes takes its own time.
 type deliveries struct {
 	invariant.Promise
 	witnesses invariant.Witnesses

@@ -31,9 +31,10 @@ var softHasItsTime = invariant.Invariant{
 // have done so. A request that is read late may have no time left: it counts from when it was made.
 //
 // Excused is a command after a fault that hit a request for a soft shutdown, which has failed then
-// (seed 000); one that was sent before it could be known that the hurry is over; and one of a
-// process that has begun since, and knows the time by a clock that is wrong. Not judged is one to a
-// host whose boot isn't complete, or is reported off: that calls off a boot that was not seen.
+// (seed 000), unless there was the time to ask once more; one that was sent before it could be
+// known that the hurry is over; and one of a process that has begun since, and knows the time by a
+// clock that is wrong. Not judged is one to a host whose boot isn't complete, or is reported off:
+// that calls off a boot that was not seen.
 type courtesies struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -57,6 +58,7 @@ type courted struct {
 	calmed  history.Event // when the last hard request went
 	asked   history.Event // the last request to the operating system
 	failed  history.Event // the last fault that may have prevented such a request
+	fails   time.Duration // since when each such request has failed
 	open    history.Event // since when the operating system can be asked, or zero
 }
 
@@ -75,7 +77,13 @@ func (c *courtesies) judge(h *courted, e *history.Event) {
 	case history.BMCFault:
 		asks := invariant.AsksGuest(&history.Event{Value: e.Note})
 		if asks || e.Note == "" && e.Hinders == nil { // what bends an answer alone may hide that it can be asked
+			if h.failed.Seq <= max(h.since.Seq, h.asked.Seq) {
+				h.fails = e.At
+			}
 			h.failed = *e
+			if asks {
+				h.asked = history.Event{} // as far as anybody can know
+			}
 		}
 	case history.BMCCommand:
 		if invariant.AsksGuest(e) {
@@ -159,9 +167,12 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 		c.Kept(&h.hurried, e)
 	case c.Unaware(e, &h.calmed):
 		return
-	case h.failed.Seq > h.since.Seq, c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
+	case h.failed.Seq > h.since.Seq && !c.could(h, e), c.started.Seq > h.since.Seq && c.Misled(e.Actor, e.At):
 		c.Excuse(e)
-	case h.asked.Seq < h.since.Seq && c.idle(h, e) > c.prompt:
+	case h.failed.Seq > h.since.Seq:
+		c.Judged++
+		c.Breach(&h.failed, e, invariant.Clause(e)+", and its operating system had not been asked again since "+invariant.Clause(&h.failed))
+	case h.asked.Seq < h.since.Seq && c.idle(h, e, h.open.At) > c.prompt:
 		c.Judged++
 		c.Breach(&h.since, e, invariant.Clause(e)+", and its operating system had not been asked to shut down since "+invariant.Clause(&h.since))
 	case e.At-h.since.At+invariant.Coarse >= c.patience:
@@ -173,9 +184,16 @@ func (c *courtesies) forced(h *courted, e *history.Event) {
 	}
 }
 
-// idle is how much of the time of a soft shutdown there was to ask the operating system before e.
-func (c *courtesies) idle(h *courted, e *history.Event) time.Duration {
-	from, to := h.open.At, min(e.At, h.since.At+c.patience)
+// could reports whether no request has arrived, though there was the time to ask once more after
+// the last failure. A right controller waits no longer than it has failed by then.
+func (c *courtesies) could(h *courted, e *history.Event) bool {
+	return h.asked.Seq < h.since.Seq && c.idle(h, e, max(h.open.At, h.failed.At)) > 2*c.prompt+h.failed.At-h.fails
+}
+
+// idle is how much of the time of a soft shutdown there was to ask the operating system between a
+// time and e.
+func (c *courtesies) idle(h *courted, e *history.Event, from time.Duration) time.Duration {
+	to := min(e.At, h.since.At+c.patience)
 	if h.open.Kind == "" || to <= from {
 		return 0
 	}

@@ -170,6 +170,12 @@ const (
 	// is created without has had no such event.
 	NodeTaints      Kind = "node-taints"
 	NodeAnnotations Kind = "node-annotations"
+	// NodeNetwork is the Node's ranges of Pod addresses, as "0=CIDR,1=CIDR", in Value. A Node that
+	// is created without has had no such event.
+	NodeNetwork Kind = "node-network"
+	// SpecChanged is a change or an end of what a BareMetalHost's spec says in a field that has no
+	// kind of event of its own: Key is the field, and Value its JSON, empty if it is gone.
+	SpecChanged Kind = "spec-changed"
 	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable, which
 	// is false in a Node that is created unless a NodeCordoned follows.
 	NodeCordoned   Kind = "node-cordoned"
@@ -255,6 +261,8 @@ const (
 	// DrainTimeout is a change of how long the drain of a Machine's Node may take, in Value; empty
 	// without a limit.
 	DrainTimeout Kind = "drain-timeout"
+	// DetachTimeout is the same for the volumes that are waited for after that.
+	DetachTimeout Kind = "detach-timeout"
 	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
 	// name, or empty.
 	MachineNode Kind = "machine-node"
@@ -345,11 +353,11 @@ func (k Kind) Layer() Layer {
 		return World
 	case NodeOutOfService, NodeInService, VolumesInUse, DetachAsked, StorageFenceAsked,
 		StorageUnfenceAsked, NodeCreated, NodeDeleted, NodeTakenOver,
-		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
+		NodeReady, NodeNotReady, NodeCondition, NodeLabels, NodeTaints, NodeAnnotations, NodeNetwork, SpecChanged, NodeCordoned, NodeUncordoned, PodBound, PodTerminating,
 		PodDeleted, PodProtected, PodUnprotected, FinalizerAdded, FinalizerRemoved, AnnotationSet, AnnotationRemoved, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, BareMetalHostCreated,
 		BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineNode, FenceRequested, FenceEnded,
-		CheckChanged, MachineCondition, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, FieldIs:
+		CheckChanged, MachineCondition, HostReleased, Stamped, MachineDeleting, NodeDeleting, DeletionPhase, DrainTimeout, DetachTimeout, FieldIs:
 		return API
 	case BMCCommand, BMCFault:
 		return BMC
@@ -544,6 +552,7 @@ var phrases = map[Kind]string{
 	BareMetalHostCreated: "{object} was created",
 	MachineCreated:       "{object} was created",
 	DrainTimeout:         "the time to drain for {object} became {value}",
+	DetachTimeout:        "the time to wait for volumes for {object} became {value}",
 	MachineNode:          "the Node of {object} became {value}",
 	CheckChanged:         "{object} became {value}",
 	NodeCondition:        "{key} of the Node of {host} became {value}",
@@ -551,6 +560,8 @@ var phrases = map[Kind]string{
 	NodeLabels:           "the labels of the Node of {host} became {value}",
 	NodeTaints:           "the taints of the Node of {host} became {value}",
 	NodeAnnotations:      "the annotations of the Node of {host} became {value}",
+	NodeNetwork:          "the Pod addresses of the Node of {host} became {value}",
+	SpecChanged:          "{key} of {object} became {value}",
 	EvidenceRegained:     "the observer of {host} was heard again",
 	BareMetalHostDeleted: "{object} was deleted",
 	MachineDeleted:       "{object} was deleted",

@@ -11,7 +11,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Boot, "boot")
 	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, HostReleased, MachineNode,
-		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase, DrainTimeout:
+		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase, DrainTimeout, DetachTimeout:
 		return first(e.Host, "host", e.Object, "object")
 	case VolumeAttached, VolumeDetached, VolumeFenced, VolumeUnfenced, StorageFenceAsked, StorageUnfenceAsked:
 		return first(e.Host, "host", e.Object, "object")
@@ -26,8 +26,10 @@ func (e *Event) Lacks() string {
 			return first(e.To, "to")
 		}
 		return first(e.Host, "host", e.Object, "object")
-	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeTaints, NodeAnnotations, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
+	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeTaints, NodeAnnotations, NodeNetwork, NodeCordoned, NodeUncordoned, NodeOutOfService, NodeInService, VolumesInUse, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
+	case SpecChanged:
+		return first(e.Host, "host", e.Object, "object", e.Key, "key")
 	case NodeCondition, MachineCondition:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid", e.Key, "key")
 	case NodeTakenOver:

@@ -18,9 +18,11 @@ const (
 	PausedAnnotation      = "cluster.x-k8s.io/paused"
 	// SkipDrainAnnotation is how a user keeps a Machine from being drained.
 	SkipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"
-	SkipAnnotation      = "cluster.x-k8s.io/skip-remediation"
-	PreDrainHook        = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
-	PreTerminateHook    = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+	// SkipDetachAnnotation is how a user keeps its deletion from waiting for volumes.
+	SkipDetachAnnotation = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
+	SkipAnnotation       = "cluster.x-k8s.io/skip-remediation"
+	PreDrainHook         = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+	PreTerminateHook     = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )
 
 // RebootRequest reports whether e changes a reboot annotation of a host, and
@@ -61,7 +63,7 @@ func (b *Body) KeptOut() bool { return b.kept != nil }
 func Takes(e *history.Event) bool {
 	switch e.Kind {
 	case history.NodeCordoned, history.NodeDeleting, history.NodeDeleted, history.PodTerminating, history.PodDeleted, history.StorageFenceAsked,
-		history.MachineDeleting, history.MachineDeleted, history.BareMetalHostDeleted, history.ProvisioningState, history.HostConsumer:
+		history.MachineDeleting, history.MachineDeleted, history.BareMetalHostDeleted, history.ProvisioningState, history.HostConsumer, history.SpecChanged:
 		return true
 	case history.AnnotationSet:
 		_, reboot := RebootRequest(e)
@@ -305,7 +307,7 @@ func Without(list []string, s string) []string {
 
 // KeepsOff reports whether an annotation of a Machine keeps controllers from it.
 func KeepsOff(e *history.Event) bool {
-	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation || e.Key == SkipDrainAnnotation ||
+	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation || e.Key == SkipDrainAnnotation || e.Key == SkipDetachAnnotation ||
 		strings.HasPrefix(e.Key, PreDrainHook) || strings.HasPrefix(e.Key, PreTerminateHook))
 }
 

@@ -48,6 +48,7 @@ var HarmKinds = []HarmKind{
 	{"a Pod was ended", history.PodDeleted, nil, "fenced-before-release"},
 	{"a host was given away", history.HostConsumer, nil, "bystanders-spared"},
 	{"a host was deprovisioned", history.ProvisioningState, nil, "bystanders-spared"},
+	{"a field of its user was changed", history.SpecChanged, nil, "bystanders-spared"},
 	{"a host was wanted on", history.OnlineWanted, func(e *history.Event) bool { return e.Value == "true" }, "online-respected"},
 	{"a tenant's host was given back", history.HostReleased, nil, "fenced-before-release"},
 	{"a host was not wanted any more", history.OnlineWanted, func(e *history.Event) bool { return e.Value == "false" }, "bystanders-spared"},

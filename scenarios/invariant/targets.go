@@ -14,7 +14,7 @@ import (
 // HealthCheck says when a Machine may be marked, and how many.
 type HealthCheck struct {
 	// UnhealthyAfter is how long a Node may be not Ready, and Startup how long a
-	// Machine may be without one.
+	// Machine may be without one: for ever if it is 0.
 	UnhealthyAfter, Startup time.Duration
 	// MinUnhealthy is how many Machines have to be unhealthy for any to be marked,
 	// and MaxUnhealthy how many may be. With Share, MaxUnhealthy is in percent of the Machines
@@ -31,6 +31,17 @@ func (h *HealthCheck) most(machines int) int {
 		return machines * h.MaxUnhealthy / 100
 	}
 	return h.MaxUnhealthy
+}
+
+// forever is longer than any run.
+const forever = math.MaxInt64 / 4
+
+// MayMiss is how long a Machine may be without its Node.
+func (h *HealthCheck) MayMiss() time.Duration {
+	if h.Startup == 0 {
+		return forever
+	}
+	return h.Startup
 }
 
 // Targets are the Machines that a health check is concerned with, and what the check says, as
@@ -333,7 +344,7 @@ func (t *Targets) change(e *history.Event) {
 }
 
 func checkOf(is *history.Check) HealthCheck {
-	h := HealthCheck{UnhealthyAfter: math.MaxInt64 / 4, Startup: time.Duration(is.Startup), MinUnhealthy: is.Least, MaxUnhealthy: is.Most, Share: is.Share}
+	h := HealthCheck{UnhealthyAfter: forever, Startup: time.Duration(is.Startup), MinUnhealthy: is.Least, MaxUnhealthy: is.Most, Share: is.Share}
 	for _, m := range is.Unhealthy {
 		if m.Type == "Ready" && m.Status != "True" && !m.OfMachine {
 			h.UnhealthyAfter = min(h.UnhealthyAfter, time.Duration(m.After))
@@ -372,7 +383,10 @@ func (t *Targets) together() {
 		case c.unread, c.MinUnhealthy != one.MinUnhealthy, c.MaxUnhealthy != one.MaxUnhealthy, c.Share != one.Share, !slices.Equal(c.leavesOut, one.leavesOut):
 			one.unread = true
 		default:
-			one.UnhealthyAfter, one.Startup = min(one.UnhealthyAfter, c.UnhealthyAfter), min(one.Startup, c.Startup)
+			one.UnhealthyAfter = min(one.UnhealthyAfter, c.UnhealthyAfter)
+			if c.MayMiss() < one.MayMiss() {
+				one.Startup = c.Startup
+			}
 			one.Minds = slices.Concat(one.Minds, c.Minds)
 		}
 	}

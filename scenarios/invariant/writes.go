@@ -103,6 +103,7 @@ var HarmlessKinds = []Harmless{
 	{history.NodeLabels, "node-restored looks at those that are missing in the end"},
 	{history.NodeTaints, "node-restored looks at those of users that are missing in the end, and at those of controllers that are still there; who is evicted by one has an event of its own"},
 	{history.NodeAnnotations, "as labels"},
+	{history.NodeNetwork, "as labels"},
 	{history.NodeReady, "a report: node-restored looks at whether a kubelet stands behind it"},
 	{history.NodeCondition, "a report, by whoever stands in for a problem detector"},
 	{history.MachineCondition, "a report"},

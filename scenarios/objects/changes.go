@@ -6,9 +6,11 @@
 package objects
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,6 +98,9 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 		if is := notes(after); is != notes(before) {
 			send(history.NodeAnnotations, is)
 		}
+	}
+	if is := network(after); is != network(before) {
+		send(history.NodeNetwork, is)
 	}
 	if is, was := status(after, corev1.NodeReady), status(before, corev1.NodeReady); is != was {
 		kind := history.NodeNotReady
@@ -268,6 +274,44 @@ func labels(set map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
+// network lists the ranges of Pod addresses of a Node.
+func network(n *corev1.Node) string {
+	if n == nil || len(n.Spec.PodCIDRs) == 0 {
+		return ""
+	}
+	ranges := make(map[string]string)
+	for i, is := range n.Spec.PodCIDRs {
+		ranges[strconv.Itoa(i)] = is
+	}
+	return labels(ranges)
+}
+
+// spec sends what has changed in the spec of a host, but for fields with events of their own. A
+// field that had no value may be set by any part.
+func spec(before, after *api.BareMetalHostSpec, event history.Event, emit func(history.Event)) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return
+	}
+	fields := func(of *api.BareMetalHostSpec) (fields map[string]json.RawMessage) {
+		data, err := json.Marshal(of)
+		if err == nil {
+			err = json.Unmarshal(data, &fields)
+		}
+		if err != nil {
+			panic(err) // both come from the API
+		}
+		return fields
+	}
+	was, is := fields(before), fields(after)
+	for _, key := range slices.Sorted(maps.Keys(was)) {
+		if key != "online" && key != "consumerRef" && !bytes.Equal(was[key], is[key]) && !slices.Contains([]string{`""`, "{}", "false"}, string(was[key])) {
+			e := event
+			e.Kind, e.Key, e.Value = history.SpecChanged, "spec."+key, api.Shorten(string(is[key]))
+			emit(e)
+		}
+	}
+}
+
 // taints lists those of a Node that stay until whoever has set them takes them away: Kubernetes'
 // own come and go with the Node's conditions, and out-of-service has its own events.
 func taints(n *corev1.Node) string {
@@ -367,6 +411,9 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 		after.Status.Provisioning.State = before.ProvisioningState()
 	}
 	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
+	if before != nil && !deleted {
+		spec(&before.Spec, &after.Spec, event, emit)
+	}
 	send := func(kind history.Kind, value string) {
 		e := event
 		e.Kind, e.Value = kind, value
@@ -427,7 +474,11 @@ func microTime(t *metav1.MicroTime) string {
 	return t.UTC().Format(metav1.RFC3339Micro)
 }
 
-func powerError(h *api.BareMetalHost) bool { return h.Status.ErrorType == api.PowerManagementError }
+// powerError reports whether the status has an error of the BMC, or has the message of one whose
+// type is gone.
+func powerError(h *api.BareMetalHost) bool {
+	return h.Status.ErrorType == api.PowerManagementError || h.Status.ErrorType == "" && h.Status.ErrorMessage != ""
+}
 
 func mattersOnHost(key string) bool {
 	return api.IsRebootAnnotation(key) || key == clusterv1.PausedAnnotation
@@ -436,7 +487,7 @@ func mattersOnHost(key string) bool {
 func mattersOnMachine(key string) bool {
 	switch key {
 	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, api.NodeBackupAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation,
-		clusterv1.ExcludeNodeDrainingAnnotation:
+		clusterv1.ExcludeNodeDrainingAnnotation, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation:
 		return true
 	}
 	return api.IsDeletionHook(key)
@@ -492,8 +543,13 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 		e.Kind, e.Key, e.Value = history.Stamped, api.MarkedBootAnnotation, is
 		emit(e)
 	}
-	if after != nil && drainTimeout(after) != drainTimeout(before) {
-		send(history.DrainTimeout, after, drainTimeout(after))
+	drain, detach := deletionLimits(after)
+	drained, detached := deletionLimits(before)
+	if after != nil && drain != drained {
+		send(history.DrainTimeout, after, drain)
+	}
+	if after != nil && detach != detached {
+		send(history.DetachTimeout, after, detach)
 	}
 	if before != nil && after != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 		send(history.MachineDeleting, after, "")
@@ -503,12 +559,19 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	}
 }
 
-// drainTimeout returns how long the drain of a Machine's Node may take, empty without a limit.
-func drainTimeout(m *clusterv1.Machine) string {
-	if m == nil || m.Spec.Deletion.NodeDrainTimeoutSeconds == nil || *m.Spec.Deletion.NodeDrainTimeoutSeconds == 0 {
-		return ""
+// deletionLimits returns how long the drain of a Machine's Node may take, and how long its volumes
+// are waited for, each empty without a limit.
+func deletionLimits(m *clusterv1.Machine) (drain, detach string) {
+	limit := func(seconds *int32) string {
+		if seconds == nil || *seconds == 0 {
+			return ""
+		}
+		return (time.Duration(*seconds) * time.Second).String()
 	}
-	return (time.Duration(*m.Spec.Deletion.NodeDrainTimeoutSeconds) * time.Second).String()
+	if m == nil {
+		return "", ""
+	}
+	return limit(m.Spec.Deletion.NodeDrainTimeoutSeconds), limit(m.Spec.Deletion.NodeVolumeDetachTimeoutSeconds)
 }
 
 // deletionPhase returns the phase of deletion that a Machine's condition reports.

@@ -75,7 +75,7 @@ func (t *Trace) Learned(at time.Duration, process string, names Names, kind *Kin
 	}
 	names.budgets, names.checks = nil, nil // a cache lags behind them
 	names.Changes(kind, before, after, func(e history.Event) {
-		if e.Kind != history.NodeLabels && e.Kind != history.NodeAnnotations && e.Kind != history.NodeTaints {
+		if e.Kind != history.NodeLabels && e.Kind != history.NodeAnnotations && e.Kind != history.NodeNetwork && e.Kind != history.NodeTaints {
 			t.add(page.Entry{At: at, What: "learned", Process: process, Event: &e})
 		}
 	})
