@@ -285,7 +285,19 @@ func checkCreate(c Checker, path string, op *CreateOp) {
 	case len(op.With) > 0:
 		c.Content(path+".with", kind, op.With)
 	}
+	var given struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	if kind != "Pod" || json.Unmarshal(op.With, &given) != nil {
+		return
+	}
+	if name := given.Metadata.Annotations[volumeAnnotation]; name != "" && (c.Spec().Topology.Workload.Volume == nil || c.Spec().Topology.Workload.Volume.Name != name) {
+		c.Bad(path+".with.metadata.annotations", "there is no volume %q: the only one is that of spec.topology.workload", name)
+	}
 }
+
+// volumeAnnotation on a Pod names the volume that it has in the simulator.
+const volumeAnnotation = "fencelab.dev/volume"
 
 func checkFailAPI(c Checker, path string, op *FailAPIOp) {
 	c.Controller(path+".controller", op.Controller)
