@@ -134,8 +134,8 @@ func (f *front) caller(r *http.Request) (c caller, known bool) {
 	return caller{user: nodeUser + node, groups: []string{nodes}}, known
 }
 
-// isNode reports whether a name is that of one of our hosts' Nodes, where is says that it is a Node's
-// at all.
+// isNode reports whether a name is that of one of our hosts' Nodes, where is says that it is a
+// Node's at all.
 func (f *front) isNode(name string, is bool) bool {
 	return is && slices.Contains(slices.Collect(maps.Values(f.nodes)), name)
 }
