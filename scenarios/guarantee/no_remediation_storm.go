@@ -87,7 +87,7 @@ type idleness struct {
 }
 
 type stormy struct {
-	// mark is the mark that stands, and last the one before, of the health check.
+	// mark is the mark that stands, and last the one before.
 	mark, last history.Event
 	returned   bool          // the Node has been Ready since last
 	fenced     history.Event // the fencing that came of the mark
@@ -194,6 +194,7 @@ func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 	h.request, h.ended, h.about = history.Event{}, false, h.boot
 	h.answered = h.named != "" && h.boot != h.named
 	if !invariant.Plays(e.Actor, c.roles.HealthCheck) {
+		h.last, h.returned = *e, false
 		return
 	}
 	c.Judged++
