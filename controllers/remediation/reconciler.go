@@ -304,6 +304,9 @@ func (f *facts) check() error {
 	}
 	_, byID := api.ByProviderID(f.machine, f.node)
 	unproven := f.whose.Owner == api.Unproven && f.node.Status.NodeInfo.BootID != ""
+	if b := backupOf(f.machine); f.whose.Owner == api.Unproven && !unproven && b != nil && b.UID != f.node.UID {
+		return nil // it was made from the backup, and stays the Machine's until a kubelet says otherwise
+	}
 	if marked(f.machine) && (byID || unproven) {
 		return errors.New(f.anothersNode())
 	}
