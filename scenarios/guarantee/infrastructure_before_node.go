@@ -37,7 +37,8 @@ type departing struct {
 	machine, marked string
 	// consumer is who uses the host, by its BareMetalHost.
 	consumer string
-	// unmanaged says that no controller is responsible for its power.
+	// unmanaged says that it has no image, so that nothing of the Machine runs there. A host that is
+	// detached runs on.
 	unmanaged bool
 }
 
@@ -57,7 +58,7 @@ func (c *departures) judge(h *departing, e *history.Event) {
 	case history.MachineDeleting:
 		h.machine, h.marked = e.Object, h.Boot
 	case history.ProvisioningState:
-		h.unmanaged = !invariant.Managed(e.Value)
+		h.unmanaged = !invariant.Managed(e.Value) && e.Value != invariant.Detached
 	case history.BareMetalHostDeleted:
 		h.consumer = ""
 	case history.HostConsumer:
@@ -66,7 +67,7 @@ func (c *departures) judge(h *departing, e *history.Event) {
 		}
 		h.consumer = e.Value
 	case history.NodeDeleted:
-		if h.machine != "" {
+		if h.machine != "" && !c.roles.Agent(e.Actor) { // an agent releases the boot that a NodeFence names
 			c.letGo(h, e)
 		}
 	case history.MachineDeleted:
