@@ -286,9 +286,18 @@ func checkCreate(c Checker, path string, op *CreateOp) {
 		c.Content(path+".with", kind, op.With)
 	}
 	var given struct {
-		Metadata struct{ Annotations map[string]string }
+		Metadata struct {
+			Namespace   string
+			Annotations map[string]string
+		}
 	}
-	if kind != "Pod" || json.Unmarshal(op.With, &given) != nil {
+	if len(op.With) == 0 || json.Unmarshal(op.With, &given) != nil {
+		return
+	}
+	if given.Metadata.Namespace != "" {
+		c.Bad(path+".with.metadata.namespace", "all objects of a story are in one namespace: leave it out")
+	}
+	if kind != "Pod" {
 		return
 	}
 	if name := given.Metadata.Annotations[volumeAnnotation]; name != "" && (c.Spec().Topology.Workload.Volume == nil || c.Spec().Topology.Workload.Volume.Name != name) {
