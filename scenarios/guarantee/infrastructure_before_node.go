@@ -37,8 +37,8 @@ type departing struct {
 	machine, marked string
 	// consumer is who uses the host, by its BareMetalHost.
 	consumer string
-	// unmanaged says that it has no image, so that nothing of the Machine runs there. A host that is
-	// detached runs on.
+	// unmanaged says that it has no image, so that nothing of the Machine runs there. A host that
+	// is detached runs on.
 	unmanaged bool
 }
 
