@@ -43,22 +43,12 @@ type drains struct {
 
 type draining struct {
 	invariant.Body
-	// deleting is the deletion mark of the Machine, and free when no hook kept it from its
-	// drain for the first time since.
-	deleting, free history.Event
-	hooks          []string
-	// limit is for how long a drain may last, and patience for how long its volumes are waited
-	// for; 0 if there is no limit.
-	limit, patience time.Duration
-	// done ended the drain, or the need for one, and released the wait for its volumes.
-	done, released history.Event
+	drainedMachine
 	// attached is the attachment of a volume, while it lasts.
 	attached history.Event
-	// skipped, marked and hasty: the Machine has that annotation. asked are others' requests to the
-	// host, and those that are older than the deletion.
-	skipped, marked, hasty bool
-	asked                  []string
-	others                 invariant.Demand
+	// asked are others' requests to the host, and those that are older than the deletion.
+	asked  []string
+	others invariant.Demand
 	// cordoned, unreachable: what the Node is. gone: there is none.
 	cordoned, unreachable, gone bool
 	pods                        []podState
@@ -67,6 +57,22 @@ type draining struct {
 	// under is the last command to go off that was there before the deletion, or on its way by
 	// then.
 	under history.Event
+}
+
+// drainedMachine is the Machine of a host, and its deletion. The next one of its name has none of
+// this.
+type drainedMachine struct {
+	// deleting is its deletion mark, and free when no hook kept it from its drain for the first
+	// time since.
+	deleting, free history.Event
+	hooks          []string
+	// limit is for how long a drain may last, and patience for how long its volumes are waited
+	// for; 0 if there is no limit.
+	limit, patience time.Duration
+	// done ended the drain, or the need for one, and released the wait for its volumes.
+	done, released history.Event
+	// skipped, marked and hasty: the Machine has that annotation.
+	skipped, marked, hasty bool
 }
 
 // podState is a Pod on the Node that a drain evicts.
@@ -196,10 +202,7 @@ func (h *draining) learn(e *history.Event, roles *invariant.Roles) {
 			h.free = *e
 		}
 	case history.MachineCreated, history.MachineDeleted:
-		*h = draining{
-			Body: h.Body, attached: h.attached, asked: h.asked, others: h.others, under: h.under,
-			cordoned: h.cordoned, unreachable: h.unreachable, gone: h.gone, pods: h.pods, processes: h.processes, forced: h.forced,
-		}
+		h.drainedMachine = drainedMachine{}
 	case history.DrainTimeout:
 		h.limit, _ = time.ParseDuration(e.Value) // or there is none
 	case history.DetachTimeout:

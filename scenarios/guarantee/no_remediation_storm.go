@@ -335,16 +335,10 @@ func (c *storms) commanded(e *history.Event) {
 	case layer == history.World || layer == history.API:
 		delete(c.commands, e.Host)
 	case e.Kind == history.BMCCommand && invariant.Plays(e.Actor, c.roles.Power) && c.command > 0:
-		same := c.commands[e.Host]
-		if len(same) > 0 && (same[0].Value != e.Value || same[0].Actor != e.Actor) {
-			same = nil
+		if before := c.commands[e.Host]; len(before) > 0 && (before[0].Value != e.Value || before[0].Actor != e.Actor) {
+			delete(c.commands, e.Host)
 		}
-		same = append(same, *e)
-		for e.At-same[0].At > c.command {
-			same = same[1:]
-		}
-		c.commands[e.Host] = same
-		if len(same) > stormCommands {
+		if same := within(c.command, c.commands, e.Host, e); len(same) > stormCommands {
 			c.Breach(&same[0], e, fmt.Sprintf("%s gave %s the command %s %d times within %s, from %s on", e.Actor, e.Host, e.Value, len(same), invariant.Seconds(e.At-same[0].At), invariant.Seconds(same[0].At)))
 		}
 	}

@@ -124,7 +124,7 @@ func (b *belonging) taken(now string) string {
 // user had set isn't theirs.
 func (c *nodes) repel(h *nodeHost, e *history.Event) {
 	taints := &h.belongings[1]
-	repels := history.MissingLabels(history.MissingLabels(e.Value, h.repels), h.repels)
+	repels := history.SharedLabels(e.Value, h.repels)
 	for pair := range strings.SplitSeq(history.MissingLabels(history.JoinLabels(history.JoinLabels(taints.has, taints.theirs), taints.left), e.Value), ",") {
 		taint, _, _ := strings.Cut(pair, "=")
 		switch {
@@ -210,13 +210,11 @@ func (c *nodes) judge(e *history.Event) {
 			}
 			for i := range h.belongings {
 				if b := &h.belongings[i]; !c.roles.Agent(e.Actor) {
-					owed := history.MissingLabels(b.has, b.theirs) // still, by whoever had taken it
 					if b.gone = ""; c.roles.Tested(e.Actor) {
-						b.gone = history.MissingLabels(owed, b.theirs)
+						b.gone = history.SharedLabels(b.has, b.theirs)
 					}
-					users := history.JoinLabels(b.theirs, b.left)
-					b.left = history.MissingLabels(history.MissingLabels(b.has, users), users)
-					b.theirs = owed
+					b.left = history.SharedLabels(b.has, history.JoinLabels(b.theirs, b.left))
+					b.theirs = history.MissingLabels(b.has, b.theirs) // still owed, by whoever had taken it
 				}
 			}
 			h.uid = ""

@@ -17,6 +17,11 @@ func MissingLabels(got, wanted string) string {
 	return strings.Join(missing, ",")
 }
 
+// SharedLabels returns the labels of wanted that got has.
+func SharedLabels(got, wanted string) string {
+	return MissingLabels(MissingLabels(got, wanted), wanted)
+}
+
 // JoinLabels returns a set with all labels of two, in no certain order.
 func JoinLabels(a, b string) string {
 	if b = MissingLabels(a, b); a == "" || b == "" {

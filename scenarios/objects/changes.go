@@ -19,7 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -288,11 +287,16 @@ func network(n *corev1.Node) string {
 
 // spec sends what has changed in the spec of a host, but for fields with events of their own. A
 // field that had no value may be set by any part.
-func spec(before, after *api.BareMetalHostSpec, event history.Event, emit func(history.Event)) {
-	if equality.Semantic.DeepEqual(before, after) {
+func spec(before, after api.BareMetalHostSpec, event history.Event, emit func(history.Event)) {
+	others := func(spec api.BareMetalHostSpec) api.BareMetalHostSpec {
+		spec.Online, spec.ConsumerRef = false, nil
+		return spec
+	}
+	before, after = others(before), others(after)
+	if before == after {
 		return
 	}
-	fields := func(of *api.BareMetalHostSpec) (fields map[string]json.RawMessage) {
+	fields := func(of api.BareMetalHostSpec) (fields map[string]json.RawMessage) {
 		data, err := json.Marshal(of)
 		if err == nil {
 			err = json.Unmarshal(data, &fields)
@@ -304,7 +308,7 @@ func spec(before, after *api.BareMetalHostSpec, event history.Event, emit func(h
 	}
 	was, is := fields(before), fields(after)
 	for _, key := range slices.Sorted(maps.Keys(was)) {
-		if key != "online" && key != "consumerRef" && !bytes.Equal(was[key], is[key]) && !slices.Contains([]string{`""`, "{}", "false"}, string(was[key])) {
+		if !bytes.Equal(was[key], is[key]) && string(was[key]) != "{}" {
 			e := event
 			e.Kind, e.Key, e.Value = history.SpecChanged, "spec."+key, api.Shorten(string(is[key]))
 			emit(e)
@@ -412,7 +416,7 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	}
 	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
 	if before != nil && !deleted {
-		spec(&before.Spec, &after.Spec, event, emit)
+		spec(before.Spec, after.Spec, event, emit)
 	}
 	send := func(kind history.Kind, value string) {
 		e := event
