@@ -16,7 +16,7 @@ var annotationsCleared = invariant.Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), roles: p.Roles, within: p.Timings.Back(), patience: p.Timings.Patience(), hosts: invariant.NewRoster[annotated](p.Hosts)}
+		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), roles: p.Roles, within: p.Timings.Back(), patience: p.Timings.Patience(), atOnce: p.Timings.AtOnce && len(p.Roles.Fencers) == 0, hosts: invariant.NewRoster[annotated](p.Hosts)}
 	},
 }
 
@@ -30,6 +30,8 @@ type annotations struct {
 	// within is how long a mark may stay on a Machine whose Node is away, and patience how long a
 	// request may whose host is shutting down.
 	within, patience time.Duration
+	// atOnce says that who answers a mark doesn't keep it until its host is back.
+	atOnce bool
 	left             []history.Event // the AnnotationSet of each, oldest first
 }
 
@@ -63,14 +65,14 @@ func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	case history.MachineDeleted:
 		c.left = slices.DeleteFunc(c.left, func(set history.Event) bool { return c.roles.CutsShort(e, &set) })
 	case history.AnnotationSet:
-		if c.concerned(e) && c.find(e) < 0 {
+		if c.concerned(e) && c.find(e.Object, e.Key) < 0 {
 			if c.answered(h, e.Key == invariant.ExternalAnnotation) {
 				c.Judged++
 			}
 			c.left = append(c.left, *e)
 		}
 	case history.AnnotationRemoved:
-		if i := c.find(e); i >= 0 {
+		if i := c.find(e.Object, e.Key); i >= 0 {
 			c.left = append(c.left[:i], c.left[i+1:]...)
 		}
 	}
@@ -92,13 +94,8 @@ func (c *annotations) answered(h *annotated, mark bool) bool {
 	return power && c.roles.Remediation != "" || len(c.roles.Fencers) > 0 && (power || !h.IsOff())
 }
 
-func (c *annotations) find(e *history.Event) int {
-	for i := range c.left {
-		if c.left[i].Object == e.Object && c.left[i].Key == e.Key {
-			return i
-		}
-	}
-	return -1
+func (c *annotations) find(object, key string) int {
+	return slices.IndexFunc(c.left, func(e history.Event) bool { return e.Object == object && e.Key == key })
 }
 
 func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
@@ -112,7 +109,11 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 			}
 			var within time.Duration
 			on := invariant.Parties{BMC: e.Host, Any: true, Ends: invariant.ReturnEnds}
-			if strings.HasPrefix(e.Object, "Machine/") { // it stays until the host is back
+			switch {
+			case !strings.HasPrefix(e.Object, "Machine/"):
+			case c.atOnce:
+				on.Ends &^= invariant.HoldEnds
+			case c.find(e.Object, invariant.ExternalAnnotation) >= 0 || len(c.roles.Fencers) > 0: // it stays until the host is back
 				if on.Host = e.Host; h.away {
 					within = c.within
 				}

@@ -155,6 +155,9 @@ type Timings struct {
 	// settings, until its host is cycled again; 0 if that never happens, or the world doesn't
 	// know.
 	Return time.Duration
+	// AtOnce says that the remediation, by its own settings, takes a mark away while its host is
+	// still off.
+	AtOnce bool
 	// CoolDown is how long the health check marks no Machine after more Machines were unhealthy
 	// than it acts on.
 	CoolDown time.Duration

@@ -65,8 +65,10 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		if s, ok := c.Settings.(*watchdog.Settings); ok {
 			timings.Silence, timings.Hearing = s.AnswerWithin.Duration, s.Interval.Duration+s.RequestTimeout.Duration
 		}
-		if s, ok := c.Settings.(*remediation.Settings); ok && (s.KeepMarkUntilNodeReturns || s.Release != remediation.NodeDeletion) {
-			timings.Return = s.NodeTimeout.Duration
+		if s, ok := c.Settings.(*remediation.Settings); ok {
+			if timings.AtOnce = !s.KeepMarkUntilNodeReturns && s.Release == remediation.NodeDeletion; !timings.AtOnce {
+				timings.Return = s.NodeTimeout.Duration
+			}
 		}
 		if s, ok := c.Settings.(*healthcheck.Settings); ok {
 			timings.CoolDown, timings.Guarded = s.CoolDown.Duration, s.Guard != ""
