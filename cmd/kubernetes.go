@@ -90,7 +90,7 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 		return exit.Coded(exit.Environment, err)
 	}
 	c.Say("Job %s/%s\n", k.Namespace, k.Name)
-	last, follower := "", oncluster.NewFollower(cluster, k.Key())
+	last, trouble, follower := "", "", oncluster.NewFollower(cluster, k.Key())
 	s, err := follower.Follow(cmd.Context(), looks, func(s *oncluster.State, err error) {
 		text := ""
 		switch {
@@ -105,6 +105,10 @@ func (k *onKubernetes) run(cmd *cobra.Command, c *campaigner, name, part string)
 			c.Say("  %s\n", text)
 		}
 		last = text
+		if err == nil && s.Trouble != "" && s.Trouble != trouble {
+			c.Say("    %s\n", s.Trouble)
+			trouble = s.Trouble
+		}
 		c.metrics.followed(s, follower.Summaries)
 	})
 	switch {

@@ -1,6 +1,7 @@
 package oncluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -83,6 +86,8 @@ type State struct {
 	// Over says that nothing more comes, and Why gives the Job's own reason.
 	Over bool
 	Why  string
+	// Trouble says of a Pod that has newly failed, or that can't start while none runs, why.
+	Trouble string
 }
 
 // Follower follows the Job of a campaign.
@@ -94,11 +99,13 @@ type Follower struct {
 	key     client.ObjectKey
 	// asked are the indexes whose Pods were looked at.
 	asked map[int]bool
+	// failed is how many Pods had failed at the last look.
+	failed int
 }
 
 // NewFollower returns one that has seen nothing yet.
 func NewFollower(c client.Client, key client.ObjectKey) *Follower {
-	return &Follower{make(map[int]Summary), c, key, make(map[int]bool)}
+	return &Follower{Summaries: make(map[int]Summary), cluster: c, key: key, asked: make(map[int]bool)}
 }
 
 // atOnce is how many indexes are asked for in a request. Each is asked for once: in a large Job all
@@ -127,7 +134,54 @@ func (f *Follower) Look(ctx context.Context) (*State, error) {
 			return nil, err
 		}
 	}
+	if idle := s.Done == 0 && ptr.Deref(job.Status.Ready, 0) == 0 && !s.Suspended; s.Failed > f.failed || idle {
+		if err := f.trouble(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	f.failed = s.Failed
 	return s, nil
+}
+
+// trouble asks a few Pods that neither run nor have succeeded what is wrong.
+func (f *Follower) trouble(ctx context.Context, s *State) error {
+	var pods corev1.PodList
+	neither := fields.AndSelectors(fields.OneTermNotEqualSelector("status.phase", string(corev1.PodRunning)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)))
+	err := f.cluster.List(ctx, &pods, client.InNamespace(f.key.Namespace), client.MatchingLabels{label: f.key.Name}, client.MatchingFieldsSelector{Selector: neither}, client.Limit(atOnce))
+	if err != nil {
+		return err
+	}
+	newest := func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) }
+	for _, pod := range slices.SortedStableFunc(slices.Values(pods.Items), newest) {
+		if what := wrong(&pod.Status); what != "" {
+			s.Trouble = fmt.Sprintf("Pod %s %s", pod.Name, what)
+			return nil
+		}
+	}
+	return nil
+}
+
+// wrong says what is wrong with a Pod in its kubelet's or the scheduler's words, "" if nothing is.
+func wrong(status *corev1.PodStatus) string {
+	for _, c := range status.ContainerStatuses {
+		if ended := c.State.Terminated; ended != nil && ended.ExitCode != 0 {
+			lines := strings.Split(strings.TrimSpace(ended.Message), "\n") // the last is the error
+			return strings.TrimSuffix(fmt.Sprintf("ended with %d: %s", ended.ExitCode, cmp.Or(lines[len(lines)-1], ended.Reason)), ": ")
+		}
+		// A Pod whose containers are being made has nothing to say but that.
+		if waits := c.State.Waiting; waits != nil && waits.Message != "" {
+			return fmt.Sprintf("waits: %s: %s", waits.Reason, waits.Message)
+		}
+	}
+	if status.Phase == corev1.PodFailed {
+		return strings.TrimSuffix(fmt.Sprintf("failed: %s: %s", status.Reason, status.Message), ": ")
+	}
+	for _, c := range status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "waits: " + c.Message
+		}
+	}
+	return ""
 }
 
 // summarize reads what the Pods of indexes that are whole have left.

@@ -102,6 +102,7 @@ func Objects(o Options) ([]client.Object, error) {
 					"campaign", "run", "/campaign/" + o.File, "--shard", fmt.Sprintf("index/%d", o.Shards), "--workers", fmt.Sprint(workers),
 					"--out", "/blobs/" + o.Name, "--summary", "/dev/termination-log",
 				},
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError, // for the follower
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},

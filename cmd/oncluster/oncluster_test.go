@@ -91,7 +91,7 @@ func TestJob(t *testing.T) {
 		t.Errorf("a Job with a queue is %+v (%v)", s, err)
 	}
 	// Pods as the Job controller makes them, and what becomes of them.
-	pod := func(index int, code int32, message string) {
+	pod := func(index int, status corev1.PodStatus) {
 		t.Helper()
 		p := &corev1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *job.Spec.Template.Spec.DeepCopy()}
 		p.Namespace, p.GenerateName = o.Namespace, fmt.Sprintf("%s-%d-", o.Name, index)
@@ -99,17 +99,42 @@ func TestJob(t *testing.T) {
 		if err := api.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "shard", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}}}
+		p.Status = status
 		if err := api.Status().Update(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pod(0, 2, `{"shard":1,"schedules":9}`) // it ended before its blob was whole
-	pod(0, 0, `{"shard":1,"schedules":40,"failed":2,"digest":"d","findings":["k"]}`)
-	pod(1, 0, "half a mess")
-	pod(2, 0, `{"shard":7,"schedules":40}`) // of another index
+	status := func(phase corev1.PodPhase, state corev1.ContainerState) corev1.PodStatus {
+		return corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: "shard", State: state}}}
+	}
+	ended := func(code int32, message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, Reason: "Error"}}
+	}
+	pod(0, status(corev1.PodSucceeded, ended(2, `{"shard":1,"schedules":9}`))) // it ended before its blob was whole
+	pod(0, status(corev1.PodSucceeded, ended(0, `{"shard":1,"schedules":40,"failed":2,"digest":"d","findings":["k"]}`)))
+	pod(1, status(corev1.PodSucceeded, ended(0, "half a mess")))
+	pod(2, status(corev1.PodSucceeded, ended(0, `{"shard":7,"schedules":40}`))) // of another index
 	looked, follower := 0, oncluster.NewFollower(api, key)
+	for _, test := range []struct {
+		status corev1.PodStatus
+		says   string
+	}{
+		{status(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}), ""},
+		{corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no node fits"}}}, "waits: no node fits"},
+		{status(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}), "waits: ErrImagePull: not found"},
+		{corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "the node is full"}, "failed: Evicted: the node is full"},
+		{status(corev1.PodFailed, ended(3, "a page\nfencelab: --out /blobs: permission denied\n")), "ended with 3: fencelab: --out /blobs: permission denied"},
+		{status(corev1.PodFailed, ended(137, "")), "ended with 137: Error"},
+	} {
+		pod(1, test.status)
+		s, err := follower.Look(t.Context())
+		if err != nil || !strings.HasSuffix(s.Trouble, test.says) || (s.Trouble == "") != (test.says == "") {
+			t.Errorf("of a Pod that %q it says %q (%v)", test.says, s.Trouble, err)
+		}
+		if err := api.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(o.Namespace), client.MatchingFields{"status.phase": string(test.status.Phase)}, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s, err := follower.Follow(t.Context(), time.Millisecond, func(s *oncluster.State, err error) {
 		if err != nil {
 			t.Error(err)
