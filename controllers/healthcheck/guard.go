@@ -17,12 +17,12 @@ import (
 func noGuard(string) bool { return false }
 
 // guard returns a function that reports whether the guarded Pods may be too few without a Node. It
-// counts those on other Nodes that are Ready, of Machines that are not being remediated, and asks
+// counts those on other Nodes that are Ready, and whose hosts don't go off soon, and asks
 // not whether that Node's own Pod is well: a Pod is also called unready because its kubelet is
 // silent, and may run on. So it never needs the disruptions that the budget allows, which a mark of
 // a moment ago has used up unseen. A budget that is absent, or of which no controller has said yet
 // how many Pods it wants, guards everything.
-func (r *Reconciler) guard(ctx context.Context, namespace string, targets []target) (func(node string) bool, error) {
+func (r *Reconciler) guard(ctx context.Context, namespace string, leaving []string) (func(node string) bool, error) {
 	everything := func(string) bool { return true }
 	budget, err := api.Get(ctx, r.Live, client.ObjectKey{Namespace: namespace, Name: r.Settings.Guard}, &policyv1.PodDisruptionBudget{})
 	if err != nil {
@@ -47,8 +47,7 @@ func (r *Reconciler) guard(ctx context.Context, namespace string, targets []targ
 		left := int32(0)
 		for i := range pods.Items {
 			on := pods.Items[i].Spec.NodeName
-			leaves := slices.ContainsFunc(targets, func(t target) bool { return t.state.Remediating && t.machine.Status.NodeRef.Name == on })
-			if on != without && !leaves && podReady(&pods.Items[i]) && slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == on && api.Ready(&n) }) {
+			if on != without && !slices.Contains(leaving, on) && podReady(&pods.Items[i]) && slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == on && api.Ready(&n) }) {
 				left++
 			}
 		}

@@ -42,6 +42,25 @@ func TestGuard(t *testing.T) {
 			m.Annotations[api.ExternalRemediationAnnotation] = ""
 			w.must(w.client.Update(ctx, &m))
 		}, false},
+		{"another, which no check selects, is being remediated", func(w *world) {
+			var m clusterv1.Machine
+			w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-2"}, &m))
+			m.Annotations[api.ExternalRemediationAnnotation], m.Annotations[clusterv1.MachineSkipRemediationAnnotation] = "", ""
+			w.must(w.client.Update(ctx, &m))
+		}, false},
+		{"another is in deletion", func(w *world) {
+			var m clusterv1.Machine
+			w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-2"}, &m))
+			m.Finalizers = []string{"fencelab.dev/test"}
+			w.must(w.client.Update(ctx, &m))
+			w.must(w.client.Delete(ctx, &m))
+		}, false},
+		{"a user has another host rebooted", func(w *world) {
+			var h api.BareMetalHost
+			w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-2"}, &h))
+			h.Annotations = map[string]string{api.RebootAnnotation: ""}
+			w.must(w.client.Update(ctx, &h))
+		}, false},
 		{"there is no guard", func(w *world) { w.budget.Name = "another" }, false},
 		{"nobody has counted yet", func(w *world) { w.budget.Generation = 2 }, false},
 		{"the guard wants no Pod", func(w *world) { w.budget.Status.DesiredHealthy = 0 }, false},

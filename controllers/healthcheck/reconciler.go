@@ -200,7 +200,7 @@ type outlook struct {
 
 // assess looks at a check in the API server, if live, or else in the cache.
 func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) (outlook, error) {
-	targets, err := r.targets(ctx, live, check)
+	targets, leaving, err := r.targets(ctx, live, check)
 	if err != nil {
 		return outlook{}, err
 	}
@@ -217,7 +217,7 @@ func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.Mac
 	}
 	guard := noGuard
 	if live && r.Settings.Guard != "" {
-		if guard, err = r.guard(ctx, check.Namespace, targets); err != nil {
+		if guard, err = r.guard(ctx, check.Namespace, leaving); err != nil {
 			return outlook{}, err
 		}
 	}
@@ -342,28 +342,31 @@ func (r *Reconciler) untilCalm(check types.UID, tooMany bool) time.Duration {
 }
 
 // targets are the Machines that a MachineHealthCheck selects, in order of their
-// names.
-func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) ([]target, error) {
+// names. Leaving are the Nodes of the namespace whose hosts go off soon, of whatever Machine.
+func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) (targets []target, leaving []string, err error) {
 	var reader client.Reader = r.Client
 	if live {
 		reader = r.Live
 	}
 	selector, err := selectorOf(check)
 	if err != nil {
-		return nil, fmt.Errorf("parse its selector: %w", err)
+		return nil, nil, fmt.Errorf("parse its selector: %w", err)
 	}
 	var machines clusterv1.MachineList
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list its Machines: %w", err)
+		return nil, nil, fmt.Errorf("list its Machines: %w", err)
 	}
 	others, err := r.readOthers(ctx, reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	others.live = live
-	targets := make([]target, 0, len(machines.Items))
+	targets = make([]target, 0, len(machines.Items))
 	for i := range machines.Items {
 		machine := &machines.Items[i]
+		if others.leaves(machine) {
+			leaving = append(leaving, machine.Status.NodeRef.Name)
+		}
 		if !selects(check, selector, machine) {
 			continue
 		}
@@ -376,7 +379,7 @@ func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.Ma
 		targets = append(targets, t)
 	}
 	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.machine.Name, b.machine.Name) })
-	return targets, nil
+	return targets, leaving, nil
 }
 
 // selectorOf is the selector of a check. Most have labels only, which need not be
@@ -546,6 +549,16 @@ func later(a, b time.Time) time.Time {
 func (o others) remediating(machine *clusterv1.Machine) bool {
 	_, marked := machine.Annotations[api.ExternalRemediationAnnotation]
 	return marked || slices.Contains(o.held, machine.Annotations[api.HostAnnotation])
+}
+
+// leaves reports whether a Machine's host is about to go off, or off: it is fenced, its Machine is in
+// deletion, or its user has it rebooted or wants it off.
+func (o others) leaves(machine *clusterv1.Machine) bool {
+	if machine.DeletionTimestamp != nil || o.remediating(machine) {
+		return true
+	}
+	host := o.host(machine)
+	return host != nil && (!host.Spec.Online || len(api.RebootRequests(host.Annotations)) > 0)
 }
 
 // recorded reads the verdict from a Machine's condition.

@@ -69,7 +69,7 @@ func newWard(t *testing.T, n int, change func(*clusterv1.MachineHealthCheck)) *w
 				Spec:   clusterv1.MachineSpec{ClusterName: "c"},
 				Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: name}},
 			},
-			&api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name}},
+			&api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name}, Spec: api.BareMetalHostSpec{Online: true}},
 			readyNode(name),
 		)
 	}

@@ -32,7 +32,7 @@ type annotations struct {
 	within, patience time.Duration
 	// atOnce says that who answers a mark doesn't keep it until its host is back.
 	atOnce bool
-	left             []history.Event // the AnnotationSet of each, oldest first
+	left   []history.Event // the AnnotationSet of each, oldest first
 }
 
 // annotated is a host: away while its Node is deleted or not Ready, offline while it should be off.

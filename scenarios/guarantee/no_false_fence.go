@@ -56,7 +56,9 @@ type accusers struct {
 // suspected is a host that may be fenced. It has a field for each fact that can be a reason to.
 type suspected struct {
 	invariant.Resets
-	requests  []string // the reboot annotations that stand
+	body      invariant.Body
+	down      history.Event // what asked it to go off, as it went down last
+	requests  []string      // the reboot annotations that stand
 	offline   bool
 	unmanaged bool
 	// pending is the request on record, until the controller powers the host on.
@@ -202,6 +204,11 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 
 func (c *accusers) judge(h *suspected, e *history.Event) {
 	ended := h.Resets.Observe(e)
+	if ran := h.body.Complete; e.Kind.Layer() == history.World {
+		if h.body.Observe(e); ran && !h.body.Complete {
+			h.down = h.decided(e)
+		}
+	}
 	switch e.Kind {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
@@ -284,18 +291,24 @@ func (c *accusers) off(h *suspected, e *history.Event) {
 	}
 }
 
-// quorum judges the loss of the API server's quorum by the decision that it goes back to, unless
-// that is a user's: whether the Nodes of a majority were Ready then, without that of this host.
+// quorum judges the loss of the API server's quorum by the last decision that it goes back to,
+// about this host or another that is down, unless that is a user's: whether a majority was left
+// then of hosts whose Nodes were Ready and that were not to go off.
 func (c *accusers) quorum(h *suspected, e *history.Event) {
-	decided := &h.wish
-	if h.marked {
-		decided = &h.mark
+	if e.Actor == "" || c.roles.Blameless(e) {
+		return
 	}
-	if decided.Kind == "" {
-		decided = e
+	last, why := h, " as "+e.Actor+" switched "+e.Host+" off"
+	for _, name := range c.members {
+		if o := c.hosts.Of(name); !o.body.Complete && o.down.Seq > last.down.Seq {
+			last = o
+			why = " as " + e.Actor + " switched " + e.Host + " off, and " + invariant.Clause(&o.down)
+		}
 	}
+	decided := &last.down
 	switch {
-	case e.Actor == "" || c.roles.Blameless(e):
+	case decided.Kind == "":
+		c.Excuse(e)
 		return
 	case invariant.ByUser(decided):
 		c.Judged++
@@ -304,13 +317,31 @@ func (c *accusers) quorum(h *suspected, e *history.Event) {
 	}
 	left, first := 0, *decided
 	for _, name := range c.members {
-		o := &c.hosts.Of(name).now
+		o := c.hosts.Of(name)
+		if o == last {
+			continue
+		}
+		known := func(why *history.Event) bool {
+			return why.Kind != "" && why.Seq < decided.Seq && !c.Unaware(decided, why)
+		}
+		var goes *history.Event
 		switch {
-		case name == e.Host:
-		case o.ready, o.since.Seq > decided.Seq, c.Unaware(decided, &o.since):
+		case !o.now.ready && known(&o.now.since):
+			goes = &o.now.since
+		case !o.body.Complete && known(&o.down): // its Machine may be gone by now
+			goes = &o.down
+		case o.marked && known(&o.mark):
+			goes = &o.mark
+		case known(&o.leaving):
+			goes = &o.leaving
+		case o.wanted() && known(&o.wish):
+			goes = &o.wish
+		default:
 			left++
-		case first.Seq == decided.Seq || o.since.Seq > first.Seq:
-			first = o.since
+			continue
+		}
+		if first.Seq == decided.Seq || goes.Seq > first.Seq {
+			first = *goes
 		}
 	}
 	if 2*left > len(c.members) {
@@ -318,7 +349,23 @@ func (c *accusers) quorum(h *suspected, e *history.Event) {
 		return
 	}
 	c.Judged++
-	c.Breach(&first, e, invariant.Clause(e)+" as "+e.Actor+" switched "+e.Host+" off, though "+invariant.Clause(&first))
+	c.Breach(&first, e, invariant.Clause(e)+why+", though "+invariant.Clause(&first))
+}
+
+// decided is why a host went down: its Machine's mark or deletion, or a request, or the event
+// itself if there was nothing of it; and zero if a command of before was carried out late.
+func (h *suspected) decided(e *history.Event) history.Event {
+	switch {
+	case h.marked:
+		return h.mark
+	case h.leaving.Kind != "":
+		return h.leaving
+	case h.wanted() || h.asked.Kind != "":
+		return h.wish
+	case h.loose.Kind != "":
+		return *e
+	}
+	return history.Event{}
 }
 
 func (c *accusers) annotated(h *suspected, e *history.Event) {
