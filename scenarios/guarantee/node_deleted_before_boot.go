@@ -163,7 +163,7 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		} else if c.roles.Agent(e.Actor) && (h.booted || h.named != "" && h.Boot != h.named) {
 			h.fence.Node = ""
 		}
-		h.dismissed = e.Kind == history.AnnotationRemoved && had != "" && h.fence.Node == ""
+		h.dismissed = e.Kind == history.AnnotationRemoved && h.fence.Node == ""
 	} else if h.dismissed && !h.fence.Marked {
 		h.fence.Node = ""
 	}

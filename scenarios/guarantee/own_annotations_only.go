@@ -35,6 +35,10 @@ type owners struct {
 	// and finalizer.
 	cordons, taints map[string]history.Event
 	finalizers      map[[2]string]history.Event
+	// made is the last Node that was made, and lost has the cordons of Nodes that are gone, by their
+	// names: one that is made anew with its cordon has it from whoever set that.
+	made history.Event
+	lost map[string]history.Event
 	// content says that values are judged, and removals are not.
 	content bool
 }
@@ -43,6 +47,7 @@ func newOwners(p invariant.Params, id string, content bool) *owners {
 	return &owners{
 		Ruling: invariant.Ruling{ID: id}, roles: p.Roles, placed: invariant.PlacedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{},
 		cordons: map[string]history.Event{}, taints: map[string]history.Event{}, finalizers: map[[2]string]history.Event{}, content: content,
+		lost: map[string]history.Event{},
 	}
 }
 
@@ -63,8 +68,14 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 		if _, reboot := invariant.RebootRequest(e); reboot || e.Key == invariant.ExternalAnnotation || !c.content && invariant.KeepsOff(e) {
 			c.judge(e)
 		}
+	case history.NodeCreated:
+		c.made = *e
 	case history.NodeCordoned:
-		keep(c.cordons, e)
+		if before, had := c.lost[e.Object]; had && e.UID == c.made.UID && e.At == c.made.At {
+			c.cordons[e.UID] = before
+		} else {
+			keep(c.cordons, e)
+		}
 	case history.NodeOutOfService:
 		keep(c.taints, e)
 	case history.FinalizerAdded:
@@ -76,6 +87,11 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 	case history.NodeInService:
 		c.opened(c.taints, e, "called in service again", "taint")
 	case history.NodeDeleted:
+		if set, had := c.cordons[e.UID]; had {
+			c.lost[e.Object] = set
+		} else {
+			delete(c.lost, e.Object)
+		}
 		delete(c.cordons, e.UID)
 		delete(c.taints, e.UID)
 	}

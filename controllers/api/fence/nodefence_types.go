@@ -102,7 +102,7 @@ func BackupOf(node *corev1.Node, without ...string) Backup {
 	}
 	for _, t := range node.Spec.Taints {
 		switch t.Key {
-		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
+		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeOutOfService:
 		default:
 			b.Taints = append(b.Taints, t)
 		}
