@@ -74,7 +74,7 @@ type Reconciler struct {
 	Decide func(State) Action
 
 	mutex  sync.Mutex
-	warned map[types.UID]int64 // generation
+	warned map[warning]int64 // generation
 	// sights is when it saw conditions that others have written, and starts what it saw of hosts.
 	starts map[string]start
 	sights map[sight]seen
@@ -696,15 +696,22 @@ func (r *Reconciler) refuse(check *clusterv1.MachineHealthCheck) bool {
 	return true
 }
 
+// warning is a problem of one object.
+type warning struct {
+	about  types.UID
+	reason string
+}
+
 // warn tells the users of an object about a problem, once in each generation of it.
 func (r *Reconciler) warn(about client.Object, reason, message string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if generation, ok := r.warned[about.GetUID()]; r.Warn != nil && (!ok || generation != about.GetGeneration()) {
+	said := warning{about.GetUID(), reason}
+	if generation, ok := r.warned[said]; r.Warn != nil && (!ok || generation != about.GetGeneration()) {
 		if r.warned == nil {
-			r.warned = map[types.UID]int64{}
+			r.warned = map[warning]int64{}
 		}
-		r.warned[about.GetUID()] = about.GetGeneration()
+		r.warned[said] = about.GetGeneration()
 		r.Warn(about, reason, message)
 	}
 }

@@ -82,13 +82,14 @@ func (r *Reconciler) count(m *memory, f facts, action Action) {
 }
 
 func (r *Reconciler) warn(m *memory, about client.Object, reason, message string) {
-	if r.Warn == nil || m.warned[message] {
+	said := warning{about.GetUID(), message}
+	if r.Warn == nil || m.warned[said] {
 		return
 	}
 	if m.warned == nil {
-		m.warned = map[string]bool{}
+		m.warned = map[warning]bool{}
 	}
-	m.warned[message] = true
+	m.warned[said] = true
 	r.Warn(about, reason, message)
 }
 

@@ -98,7 +98,13 @@ type memory struct {
 	// lateAnswers counts the answers in a row that came too late, and warned has the
 	// warnings that were given.
 	lateAnswers int
-	warned      map[string]bool
+	warned      map[warning]bool
+}
+
+// warning is what was told about an object.
+type warning struct {
+	about   types.UID
+	message string
 }
 
 // facts are the three objects that a State is read from. Machine and node are nil if they don't
