@@ -3,6 +3,7 @@ package guarantee
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -70,12 +71,14 @@ type reportHost struct {
 	wrong    int
 	disputed history.Event
 	// failing says that the status has an error of the BMC, demand has what is wanted of the host,
-	// requests are all reboot annotations, and old is the event since which nothing is wanted that
+	// requests are the reboot annotations that stand, and old is the event since which nothing is wanted that
 	// the error could be about.
 	failing  bool
 	demand   invariant.Demand
 	requests []string
 	old      history.Event
+	// asked are all reboot annotations that it ever had.
+	asked []string
 	// The status is not true since an event, and should have been corrected from when
 	// nothing hindered that any more.
 	invariant.Lapse
@@ -125,12 +128,19 @@ func (c *reports) said(h *reportHost, e *history.Event) {
 	switch {
 	case e.Kind == history.HeldOffFor && !off:
 		c.Breach(&h.edge, e, invariant.Clause(e)+", though "+invariant.Clause(&h.edge))
-		return
+	case e.Kind == history.HeldOffFor:
+		for answered := range strings.SplitSeq(e.Value, ",") {
+			key, _, _ := strings.Cut(answered, "=")
+			if key = invariant.RebootAnnotation + "/" + key; !slices.Contains(h.asked, key) {
+				c.Breach(e, e, invariant.Clause(e)+", and nobody has ever set "+key)
+				break
+			}
+		}
 	case e.Kind == history.LastPoweredOn && !off && h.booted.Kind == "" && h.last.Kind != "":
 		c.Breach(&h.last, e, invariant.Clause(e)+", as at "+invariant.Seconds(h.last.At)+", and "+e.Host+" has not booted in between")
-		return
+	default:
+		c.dated(h, e)
 	}
-	c.dated(h, e)
 }
 
 // dated judges a time in the status, as far as clocks can be compared.
@@ -230,6 +240,7 @@ func (c *reports) blamed(h *reportHost, e *history.Event) {
 		h.failing = e.Value == "true"
 	case e.Kind == history.AnnotationSet && request:
 		h.requests = append(invariant.Without(h.requests, e.Key), e.Key)
+		h.asked = append(invariant.Without(h.asked, e.Key), e.Key)
 	case e.Kind == history.AnnotationRemoved && request:
 		h.requests = invariant.Without(h.requests, e.Key)
 	}
