@@ -551,8 +551,8 @@ func (o others) remediating(machine *clusterv1.Machine) bool {
 	return marked || slices.Contains(o.held, machine.Annotations[api.HostAnnotation])
 }
 
-// leaves reports whether a Machine's host is about to go off, or off: it is fenced, its Machine is in
-// deletion, or its user has it rebooted or wants it off.
+// leaves reports whether a Machine's host is about to go off, or off: it is fenced, its Machine is
+// in deletion, or its user has it rebooted or wants it off.
 func (o others) leaves(machine *clusterv1.Machine) bool {
 	if machine.DeletionTimestamp != nil || o.remediating(machine) {
 		return true

@@ -101,7 +101,7 @@ type memory struct {
 	warned      map[warning]bool
 }
 
-// warning is what was told about an object.
+// warning is a message about an object.
 type warning struct {
 	about   types.UID
 	message string
@@ -400,7 +400,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	if f.node.DeletionTimestamp != nil {
 		return nil // its finalizers keep it: there is nothing to do
 	}
-	if b := backupOf(f.machine); r.Settings.Release == NodeRecreation && b != nil && !equality.Semantic.DeepEqual(b.Backup, fence.BackupOf(f.node)) {
+	if b := backupOf(f.machine); r.Settings.Release == NodeRecreation && b != nil && b.UID == f.node.UID && !equality.Semantic.DeepEqual(b.Backup, fence.BackupOf(f.node)) {
 		return r.backUp(ctx, f) // users have changed the Node since, and its version is a precondition below
 	}
 	if err := r.unchanged(ctx, m, f); err != nil {

@@ -77,32 +77,42 @@ func Recreate(s State) Action {
 func (s State) over() bool { return !s.NeedsRemediation && !s.RebootAnnotation }
 
 // recreated completes a State with the facts that Recreate goes by. A Node that reports no boot,
-// and isn't the one that was backed up, is this controller's.
+// and isn't the one that was backed up, is this controller's. If a Pod is bound to it that is
+// older, another has made it too early, and it is deleted like the one before.
 func (s *State) recreated(ctx context.Context, live client.Reader, f facts) (err error) {
 	b := backupOf(f.machine)
 	s.NodeReady = f.node != nil && api.Ready(f.node)
 	s.Backed = b != nil && (f.node == nil || b.UID == f.node.UID || s.over())
 	s.Remade = b != nil && f.node != nil && b.UID != f.node.UID && f.node.Status.NodeInfo.BootID == ""
-	if s.Backed || s.Remade {
-		s.Emptied, err = unbound(ctx, live, f.machine.Status.NodeRef.Name, s.Remade)
+	if !s.Backed && !s.Remade {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := live.List(ctx, &pods); err != nil {
+		return fmt.Errorf("list the Pods of Node %s: %w", f.machine.Status.NodeRef.Name, err)
+	}
+	s.Emptied = !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+		return p.Spec.NodeName == f.machine.Status.NodeRef.Name && (!s.Remade || p.CreationTimestamp.Before(&f.node.CreationTimestamp))
+	})
+	switch {
+	case !s.Remade:
+	case s.Emptied: // a DaemonSet's Pods come with a Node
+		s.Emptied, err = detached(ctx, live, f.node)
+	default:
+		s.Backed, s.Remade = true, false
 	}
 	return err
 }
 
-// unbound reports whether no Pod is bound to a Node's name and, if that counts, no volume attached.
-func unbound(ctx context.Context, live client.Reader, node string, volumes bool) (bool, error) {
-	var pods corev1.PodList
-	if err := live.List(ctx, &pods); err != nil {
-		return false, fmt.Errorf("list the Pods of Node %s: %w", node, err)
-	}
-	if bound := slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node }); bound || !volumes {
-		return !bound, nil
-	}
+// detached reports whether no volume is attached to a Node from before it was made.
+func detached(ctx context.Context, live client.Reader, node *corev1.Node) (bool, error) {
 	var attachments storagev1.VolumeAttachmentList
 	if err := live.List(ctx, &attachments); err != nil {
-		return false, fmt.Errorf("list the volumes of Node %s: %w", node, err)
+		return false, fmt.Errorf("list the volumes of Node %s: %w", node.Name, err)
 	}
-	return !slices.ContainsFunc(attachments.Items, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName == node }), nil
+	return !slices.ContainsFunc(attachments.Items, func(a storagev1.VolumeAttachment) bool {
+		return a.Spec.NodeName == node.Name && a.CreationTimestamp.Before(&node.CreationTimestamp)
+	}), nil
 }
 
 // backUp writes the backup to the Machine.

@@ -35,8 +35,8 @@ type owners struct {
 	// and finalizer.
 	cordons, taints map[string]history.Event
 	finalizers      map[[2]string]history.Event
-	// made is the last Node that was made, and lost has the cordons of Nodes that are gone, by their
-	// names: one that is made anew with its cordon has it from whoever set that.
+	// made is the last Node that was made, and lost has the cordons of Nodes that are gone, by
+	// their names: one that is made anew with its cordon has it from whoever set that.
 	made history.Event
 	lost map[string]history.Event
 	// content says that values are judged, and removals are not.

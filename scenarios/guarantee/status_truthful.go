@@ -71,8 +71,8 @@ type reportHost struct {
 	wrong    int
 	disputed history.Event
 	// failing says that the status has an error of the BMC, demand has what is wanted of the host,
-	// requests are the reboot annotations that stand, and old is the event since which nothing is wanted that
-	// the error could be about.
+	// requests are the reboot annotations that stand, and old is the event since which nothing is
+	// wanted that the error could be about.
 	failing  bool
 	demand   invariant.Demand
 	requests []string
