@@ -78,6 +78,9 @@ type suspected struct {
 	created   history.Event // the creation of a Machine whose Node has not come yet
 	unready   history.Event // when there was a Ready Node last
 	poweredOn history.Event // when a boot was last recorded
+	// wished is a user's annotation by which the health check is to mark the Machine, while it
+	// stands, and unwished its removal.
+	wished, unwished history.Event
 	// paused and skipped are the annotations that keep controllers from the Machine, while they
 	// stand, and leaving is the beginning of its deletion.
 	paused, skipped, leaving history.Event
@@ -393,6 +396,10 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 			h.paused = since
 		case invariant.SkipAnnotation:
 			h.skipped = since
+		case invariant.RemediateAnnotation:
+			if h.wished = since; !set {
+				h.unwished = *e
+			}
 		}
 	}
 	if _, ok := invariant.RebootRequest(e); !ok {
@@ -475,10 +482,13 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 	case i >= 0:
 		c.Judged++
 		c.Allow(e, &ailments[i].Since)
+	case h.wished.Kind != "":
+		c.Judged++
+		c.Allow(e, &h.wished)
 	case c.sick(h, &h.now, e.At), c.overdue(h, e.At):
 		c.Judged++
 		c.Allow(e, since)
-	case c.wasSick(h, e), ails(func(a *invariant.Ailment) bool { return a.Lasted(e.At) && c.Unaware(e, &a.Over) }) >= 0:
+	case c.Unaware(e, &h.unwished), c.wasSick(h, e), ails(func(a *invariant.Ailment) bool { return a.Lasted(e.At) && c.Unaware(e, &a.Over) }) >= 0:
 		c.Excuse(e)
 	case c.targets.Unsettled() != "", c.Unaware(e, &c.targets.Changed):
 		c.SetAside(e, cmp.Or(c.targets.Unsettled(), "the health check had just been changed"))

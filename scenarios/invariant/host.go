@@ -21,6 +21,8 @@ const (
 	// SkipDetachAnnotation is how a user keeps its deletion from waiting for volumes.
 	SkipDetachAnnotation = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
 	SkipAnnotation       = "cluster.x-k8s.io/skip-remediation"
+	// RemediateAnnotation is how a user has Cluster API's health check mark a Machine, as it is.
+	RemediateAnnotation = "cluster.x-k8s.io/remediate-machine"
 	PreDrainHook         = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
 	PreTerminateHook     = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )

@@ -492,7 +492,7 @@ func mattersOnHost(key string) bool {
 func mattersOnMachine(key string) bool {
 	switch key {
 	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, api.NodeBackupAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation,
-		clusterv1.ExcludeNodeDrainingAnnotation, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation:
+		clusterv1.RemediateMachineAnnotation, clusterv1.ExcludeNodeDrainingAnnotation, clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation:
 		return true
 	}
 	return api.IsDeletionHook(key)

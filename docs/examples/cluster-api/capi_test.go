@@ -70,7 +70,7 @@ func TestHealthChecks(t *testing.T) {
 
 // TestRemediation: what Cluster API's health check asks for is done, to the end.
 func TestRemediation(t *testing.T) {
-	for _, story := range []string{"cut-off-host", "second-host-waits"} {
+	for _, story := range []string{"cut-off-host", "second-host-waits", "user-asks-for-a-remediation"} {
 		t.Run(story, func(t *testing.T) {
 			fencetest.Run(t, "stories/"+story+".yaml", fencetest.With(Module()), fencetest.Settle(30*time.Second))
 		})
