@@ -23,8 +23,8 @@ const (
 	SkipAnnotation       = "cluster.x-k8s.io/skip-remediation"
 	// RemediateAnnotation is how a user has Cluster API's health check mark a Machine, as it is.
 	RemediateAnnotation = "cluster.x-k8s.io/remediate-machine"
-	PreDrainHook         = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
-	PreTerminateHook     = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+	PreDrainHook        = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+	PreTerminateHook    = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )
 
 // RebootRequest reports whether e changes a reboot annotation of a host, and

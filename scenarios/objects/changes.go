@@ -135,8 +135,8 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	}
 }
 
-// finalizers emits those that came and went, in domains that are a user's to write to; of a Pod all,
-// since no controller under test has one there, and a Job's Pods have Kubernetes' own.
+// finalizers emits those that came and went, in domains that are a user's to write to; of a Pod
+// all, since no controller under test has one there, and a Job's Pods have Kubernetes' own.
 func finalizers[T interface {
 	comparable
 	metav1.Object
