@@ -22,7 +22,7 @@ func noGuard(string) bool { return false }
 // silent, and may run on. So it never needs the disruptions that the budget allows, which a mark of
 // a moment ago has used up unseen. A budget that is absent, or of which no controller has said yet
 // how many Pods it wants, guards everything.
-func (r *Reconciler) guard(ctx context.Context, namespace string, leaving []string) (func(node string) bool, error) {
+func (r *Reconciler) guard(ctx context.Context, namespace string, others others) (func(node string) bool, error) {
 	everything := func(string) bool { return true }
 	budget, err := api.Get(ctx, r.Live, client.ObjectKey{Namespace: namespace, Name: r.Settings.Guard}, &policyv1.PodDisruptionBudget{})
 	if err != nil {
@@ -42,6 +42,12 @@ func (r *Reconciler) guard(ctx context.Context, namespace string, leaving []stri
 	var nodes corev1.NodeList
 	if err := r.Live.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Nodes of guarded Pods: %w", err)
+	}
+	var leaving []string // Nodes whose hosts go off soon, of whatever Machine
+	for i := range others.machines {
+		if machine := &others.machines[i]; others.leaves(machine) {
+			leaving = append(leaving, machine.Status.NodeRef.Name)
+		}
 	}
 	return func(without string) bool {
 		left := int32(0)

@@ -200,7 +200,7 @@ type outlook struct {
 
 // assess looks at a check in the API server, if live, or else in the cache.
 func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) (outlook, error) {
-	targets, leaving, err := r.targets(ctx, live, check)
+	targets, others, err := r.targets(ctx, live, check)
 	if err != nil {
 		return outlook{}, err
 	}
@@ -217,7 +217,7 @@ func (r *Reconciler) assess(ctx context.Context, live bool, check *clusterv1.Mac
 	}
 	guard := noGuard
 	if live && r.Settings.Guard != "" {
-		if guard, err = r.guard(ctx, check.Namespace, leaving); err != nil {
+		if guard, err = r.guard(ctx, check.Namespace, others); err != nil {
 			return outlook{}, err
 		}
 	}
@@ -342,44 +342,41 @@ func (r *Reconciler) untilCalm(check types.UID, tooMany bool) time.Duration {
 }
 
 // targets are the Machines that a MachineHealthCheck selects, in order of their
-// names. Leaving are the Nodes of the namespace whose hosts go off soon, of whatever Machine.
-func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) (targets []target, leaving []string, err error) {
+// names. It returns what was read beside them as well.
+func (r *Reconciler) targets(ctx context.Context, live bool, check *clusterv1.MachineHealthCheck) ([]target, others, error) {
 	var reader client.Reader = r.Client
 	if live {
 		reader = r.Live
 	}
 	selector, err := selectorOf(check)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse its selector: %w", err)
+		return nil, others{}, fmt.Errorf("parse its selector: %w", err)
 	}
 	var machines clusterv1.MachineList
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list its Machines: %w", err)
+		return nil, others{}, fmt.Errorf("list its Machines: %w", err)
 	}
-	others, err := r.readOthers(ctx, reader)
+	beside, err := r.readOthers(ctx, reader)
 	if err != nil {
-		return nil, nil, err
+		return nil, others{}, err
 	}
-	others.live = live
-	targets = make([]target, 0, len(machines.Items))
+	beside.live, beside.machines = live, machines.Items
+	targets := make([]target, 0, len(machines.Items))
 	for i := range machines.Items {
 		machine := &machines.Items[i]
-		if others.leaves(machine) {
-			leaving = append(leaving, machine.Status.NodeRef.Name)
-		}
 		if !selects(check, selector, machine) {
 			continue
 		}
-		t := target{machine: machine, hostless: others.host(machine) == nil}
-		r.examine(others, check, &t)
+		t := target{machine: machine, hostless: beside.host(machine) == nil}
+		r.examine(beside, check, &t)
 		if live && t.state.Expired && !t.state.Missing {
-			t.sharer = api.SharerAmong(machine, others.nodes[machine.Status.NodeRef.Name], others.host(machine), machines.Items, others.hosts)
+			t.sharer = api.SharerAmong(machine, beside.nodes[machine.Status.NodeRef.Name], beside.host(machine), machines.Items, beside.hosts)
 			t.state.Shared = t.sharer != ""
 		}
 		targets = append(targets, t)
 	}
 	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.machine.Name, b.machine.Name) })
-	return targets, leaving, nil
+	return targets, beside, nil
 }
 
 // selectorOf is the selector of a check. Most have labels only, which need not be
@@ -398,7 +395,7 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 		machine.Spec.ClusterName == check.Spec.ClusterName && selector.Matches(labels.Set(machine.Labels))
 }
 
-// others is what a check must know beside the Machines.
+// others is what a check must know beside its Machines.
 type others struct {
 	// asked is when the Nodes were asked for: what is read next may be late, and a condition
 	// has lasted no longer than it had then. Wall was the time on the clock then.
@@ -408,6 +405,8 @@ type others struct {
 	nodes    map[string]*corev1.Node
 	// live says that all this was read from the API server.
 	live bool
+	// machines are all of the check's namespace.
+	machines []clusterv1.Machine
 	// held are the hosts that are being remediated, as Machines name them.
 	held  []string
 	hosts []api.BareMetalHost

@@ -301,12 +301,15 @@ func (c *accusers) quorum(h *suspected, e *history.Event) {
 	if e.Actor == "" || c.roles.Blameless(e) {
 		return
 	}
-	last, why := h, " as "+e.Actor+" switched "+e.Host+" off"
+	last := h
 	for _, name := range c.members {
 		if o := c.hosts.Of(name); !o.body.Complete && o.down.Seq > last.down.Seq {
 			last = o
-			why = " as " + e.Actor + " switched " + e.Host + " off, and " + invariant.Clause(&o.down)
 		}
+	}
+	why := " as " + e.Actor + " switched " + e.Host + " off"
+	if last != h {
+		why += ", and " + invariant.Clause(&last.down)
 	}
 	decided := &last.down
 	switch {

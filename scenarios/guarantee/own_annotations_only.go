@@ -71,7 +71,7 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 	case history.NodeCreated:
 		c.made = *e
 	case history.NodeCordoned:
-		if before, had := c.lost[e.Object]; had && e.UID == c.made.UID && e.At == c.made.At {
+		if before := c.lost[e.Object]; before.Kind != "" && e.UID == c.made.UID && e.At == c.made.At {
 			c.cordons[e.UID] = before
 		} else {
 			keep(c.cordons, e)
@@ -87,11 +87,7 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 	case history.NodeInService:
 		c.opened(c.taints, e, "called in service again", "taint")
 	case history.NodeDeleted:
-		if set, had := c.cordons[e.UID]; had {
-			c.lost[e.Object] = set
-		} else {
-			delete(c.lost, e.Object)
-		}
+		c.lost[e.Object] = c.cordons[e.UID]
 		delete(c.cordons, e.UID)
 		delete(c.taints, e.UID)
 	}
