@@ -131,15 +131,25 @@ func Samples(of campaign.Covering, n int) (some []campaign.Schedule) {
 	return some
 }
 
-// EachTakes measures how long one of these schedules takes, by a clock. They count for nothing.
-func (p *Player) EachTakes(some []campaign.Schedule, now func() time.Time) (time.Duration, error) {
-	began := now()
+// stepsPerEvent is how many steps of a schedule take about as long as one of its events, which is
+// recorded, judged and kept.
+const stepsPerEvent = 4
+
+// Each plays some schedules, which count for nothing, and returns what one takes: how long by a clock,
+// and how much work it is on any machine, in events.
+func (p *Player) Each(some []campaign.Schedule, now func() time.Time) (took time.Duration, work int, err error) {
+	began, n, events := now(), max(1, len(some)), 0
+	p.scheduled = new(int)
 	for _, schedule := range some {
-		if _, _, err := p.Play(schedule); err != nil {
-			return 0, err
+		o, _, err := p.Play(schedule)
+		if err != nil {
+			return 0, 0, err
 		}
+		events += o.History.Len()
 	}
-	return now().Sub(began) / time.Duration(max(1, len(some))), nil
+	work = (events + *p.scheduled/stepsPerEvent) / n
+	p.scheduled = nil
+	return now().Sub(began) / time.Duration(n), work, nil
 }
 
 // forecast says how many schedules a search has and about how long they take one worker.
@@ -154,7 +164,7 @@ func forecast(session *campaign.Session, simulator *sim.Simulator, s *campaign.S
 			parts = append(parts, fmt.Sprintf("%d ± %d %s", share.About, share.Deviation, share.Name))
 		}
 	}
-	each, err := NewPlayer(simulator, s.Story).EachTakes(Samples(of, Sampled), session.Time)
+	each, _, err := NewPlayer(simulator, s.Story).Each(Samples(of, Sampled), session.Time)
 	if err != nil {
 		return err
 	}

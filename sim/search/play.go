@@ -33,6 +33,8 @@ type Player struct {
 	seen func(campaign.Schedule, *play.Outcome)
 	// edges belong to the story; nil until a schedule is asked for what it reaches.
 	edges *edges
+	// scheduled counts steps; nil unless that is asked for.
+	scheduled *int
 }
 
 // NewPlayer returns a player of a story.
@@ -60,6 +62,15 @@ func (p *Player) play(schedule campaign.Schedule, reached *coverage) (*play.Outc
 				d, deviates = drawn(s)
 			}
 			return d, deviates
+		}
+	}
+	if watch := backend.Watch; p.scheduled != nil {
+		backend.Watch = func(s steps.Step) (scenarios.Deviation, bool) {
+			*p.scheduled++
+			if watch == nil {
+				return scenarios.Deviation{}, false
+			}
+			return watch(s)
 		}
 	}
 	// Half a schedule proves nothing, so an interrupt doesn't stop it.

@@ -423,10 +423,29 @@ func (k *onKind) play(self string, shards int, trouble bool) *batchv1.Job {
 		k.Errorf("the follower doesn't say that the API server was away:\n%s", said)
 	}
 	job := k.job()
+	k.times()
 	if want := fmt.Sprintf("%d of %d shards are whole", shards, shards); job == nil || !strings.Contains(said.String(), want) {
 		k.Fatalf("it doesn't say %q of the Job %v:\n%s", want, job, said)
 	}
 	return job
+}
+
+// times logs when each Pod of the campaign was made, and when its program began and ended: what the
+// cluster took for it, and what the schedules did.
+func (k *onKind) times() {
+	k.Helper()
+	var pods corev1.PodList
+	if err := k.api.List(k.Context(), &pods, client.InNamespace("default")); err != nil {
+		k.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		for _, container := range pod.Status.ContainerStatuses {
+			if end := container.State.Terminated; end != nil {
+				k.Logf("%s on %s: made at %s, began at %s, ended with %d at %s", pod.Name, pod.Spec.NodeName, pod.CreationTimestamp.Format(time.TimeOnly),
+					end.StartedAt.Format(time.TimeOnly), end.ExitCode, end.FinishedAt.Format(time.TimeOnly))
+			}
+		}
+	}
 }
 
 // job is the campaign's, nil if there is none.

@@ -60,7 +60,7 @@ type Survey struct {
 	Branches int `json:"branches,omitempty"`
 	// Whole says that the strategy learns, so that the search can't be cut.
 	Whole bool `json:"whole,omitempty"`
-	// Weight is how long a schedule takes, in events of the default one.
+	// Weight is how much work a schedule is, in events: that of a few on average.
 	Weight int `json:"weight"`
 	// Tests are the guarantees that the default schedule puts to the test, and Digest is that of
 	// its history.

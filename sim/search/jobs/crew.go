@@ -113,8 +113,8 @@ type Campaign struct {
 	quests []*Quest
 }
 
-// Survey finds out what a campaign comes to, unless an equal program has: then Known says it. Timed
-// also measures how long its schedules take. Done, which may be nil, is called with the number of
+// Survey finds out what a campaign comes to, unless an equal program has: then known says it, but not
+// how long schedules take here, for which timed asks. Done, which may be nil, is called with the number of
 // stories that were surveyed.
 func (c *Crew) Survey(ctx context.Context, of *scenarios.Campaign, stories []*scenarios.Scenario, known []shard.Search, timed bool, done func(n, of int)) (*Campaign, error) {
 	quests := make([][]*Quest, len(stories))
@@ -144,7 +144,7 @@ func (c *Crew) Survey(ctx context.Context, of *scenarios.Campaign, stories []*sc
 			q.Survey = known[i].Survey
 		}
 	} else {
-		err = c.survey(ctx, quests, timed, each, done)
+		err = c.survey(ctx, quests, each, done)
 	}
 	if err != nil {
 		return nil, err
@@ -163,24 +163,22 @@ func (c *Crew) Survey(ctx context.Context, of *scenarios.Campaign, stories []*sc
 	return s, nil
 }
 
-// timedMost is about how many stories are played to foretell how long schedules take. The others
-// are taken to take as long for each event.
-const timedMost = 60
-
-// survey has the stories surveyed, each by one worker, which plays its default schedule once.
-func (c *Crew) survey(ctx context.Context, quests [][]*Quest, timed bool, each map[*Quest]time.Duration, done func(n, of int)) error {
-	every := 1 + len(quests)/timedMost
+// survey has the stories surveyed, each by one worker, which plays its default schedule once. What
+// schedules take is found out once for searches of a story that differ in their seeds.
+func (c *Crew) survey(ctx context.Context, quests [][]*Quest, each map[*Quest]time.Duration, done func(n, of int)) error {
 	var mu sync.Mutex // of each
-	err := pool.Each(ctx, len(c.at), len(quests), func(_ context.Context, worker, i int) error {
+	return pool.Each(ctx, len(c.at), len(quests), func(_ context.Context, worker, i int) error {
 		for n, q := range quests[i] {
-			alike := slices.ContainsFunc(quests[i][:n], func(o *Quest) bool { return o.Strategy == q.Strategy && o.Depth == q.Depth })
-			a, err := c.do(worker, q, order{Time: timed && i%every == 0 && !alike})
+			alike := slices.IndexFunc(quests[i][:n], func(o *Quest) bool { return o.Strategy == q.Strategy && o.Depth == q.Depth })
+			a, err := c.do(worker, q, order{Sample: alike < 0})
 			if err != nil {
 				return err
 			}
-			q.Survey = a.Survey
 			mu.Lock()
-			each[q] = a.Each
+			if alike >= 0 {
+				a.Survey.Weight, a.Each = quests[i][alike].Weight, each[quests[i][alike]]
+			}
+			q.Survey, each[q] = a.Survey, a.Each
 			mu.Unlock()
 		}
 		return nil
@@ -189,21 +187,6 @@ func (c *Crew) survey(ctx context.Context, quests [][]*Quest, timed bool, each m
 			done(i+1, len(quests))
 		}
 	})
-	if err != nil || !timed {
-		return err
-	}
-	took, weight := time.Duration(0), 0
-	for q, d := range each { // order does not matter: sums
-		if d > 0 {
-			took, weight = took+d, weight+q.Weight
-		}
-	}
-	for q, d := range each { // order does not matter: each for itself
-		if d == 0 {
-			each[q] = took * time.Duration(q.Weight) / time.Duration(max(1, weight))
-		}
-	}
-	return nil
 }
 
 // Play plays the jobs that are left of a shard's blob, and writes it. Done, which may be nil, is

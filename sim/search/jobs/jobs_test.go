@@ -157,6 +157,16 @@ func TestCampaign(t *testing.T) {
 			t.Errorf("%s of %s is cut into %d jobs (whole: %v)", s.Strategy, s.Story, n, s.Whole)
 		}
 	}
+	// Shards are as heavy as the schedules that they play, and not as the default one is.
+	weights := make(map[string]int)
+	for _, s := range one.Searches {
+		if s.Story == "fragile" {
+			weights[s.Strategy] = s.Weight
+		}
+	}
+	if weights["random"] <= weights["orders"] {
+		t.Errorf("the weights are %v; schedules with dozens of deviations are heavier than those with one", weights)
+	}
 	dir := t.TempDir()
 	blob, err := play(t, t.Context(), one, dir, 1, 1, nil)
 	if err != nil {

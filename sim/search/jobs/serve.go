@@ -37,9 +37,9 @@ type Quest struct {
 type order struct {
 	// Quest is there if it is another one than before.
 	Quest *Quest `json:"quest,omitempty"`
-	// Time asks how long a schedule takes.
-	Time bool       `json:"time,omitempty"`
-	Job  *shard.Job `json:"job,omitempty"`
+	// Sample asks what a schedule takes, of a search to be surveyed.
+	Sample bool       `json:"sample,omitempty"`
+	Job    *shard.Job `json:"job,omitempty"`
 }
 
 // answer is a worker's answer to an order.
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, now func() time.Tim
 		}
 		var a answer
 		if o.Job == nil {
-			a.Survey, a.Each, err = w.survey(o.Time)
+			a.Survey, a.Each, err = w.survey(o.Sample)
 		} else {
 			a.Record, err = w.play(*o.Job)
 		}
@@ -135,10 +135,14 @@ func options(s shard.Search) search.Options {
 	return search.Options{Strategy: s.Strategy, Seed: s.Seed, Schedules: s.Schedules, Depth: s.Depth, Within: time.Duration(s.Within)}
 }
 
-// sampled is how many schedules are played to foretell how long one takes.
-const sampled = 6
+// sampled is how many schedules of a search are played at most to foretell what one takes. It is
+// one, and one more for each sampledOneIn that the search has.
+const (
+	sampled      = 4
+	sampledOneIn = 300
+)
 
-func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err error) {
+func (w *worker) survey(sample bool) (s shard.Survey, each time.Duration, err error) {
 	s = shard.Survey{
 		Default: w.benign.Meets() != "" || w.search.Story.Plan.Spec.Expect.Violated != "", All: w.search.Total, Whole: campaign.Learns(w.search.Strategy),
 		Weight: w.benign.History.Len(), Digest: w.benign.History.Digest(),
@@ -155,23 +159,28 @@ func (w *worker) survey(timed bool) (s shard.Survey, each time.Duration, err err
 		}
 	}
 	slices.Sort(s.Tests)
-	if !timed {
-		return s, 0, nil
+	if sample {
+		each, s.Weight, err = w.player.Each(w.samples(s), w.now)
 	}
-	var samples []campaign.Schedule
+	return s, each, err
+}
+
+// samples are schedules of a search that was surveyed, spread over all. It is the default one if the
+// search plays no others, or learns which.
+func (w *worker) samples(s shard.Survey) (some []campaign.Schedule) {
+	if s.Whole || s.Default {
+		return []campaign.Schedule{{Number: 1}}
+	}
+	n := min(sampled, 1+s.All/sampledOneIn)
 	if covering, ok := w.search.Strategy.(campaign.Covering); ok {
-		samples = search.Samples(covering, sampled)
+		some = search.Samples(covering, n)
 	}
-	for i, n := 0, min(sampled, w.search.Total); !s.Whole && !s.Default && i < n; i++ {
+	for i := 0; i < min(n, w.search.Total) && len(some) < n; i++ {
 		if schedule, ok := w.search.Next(i * w.search.Total / n); ok {
-			samples = append(samples, schedule)
+			some = append(some, schedule)
 		}
 	}
-	if len(samples) == 0 {
-		samples = []campaign.Schedule{{Number: 1}}
-	}
-	each, err = w.player.EachTakes(samples, w.now)
-	return s, each, err
+	return some
 }
 
 // play plays a job.
