@@ -20,7 +20,7 @@ var divided = []struct{ mutant, story string }{
 	{"deletion-host-error-is-absence", "drain-has-a-time-out"},
 	{"deletion-node-error-is-absence", "drain-has-a-time-out"},
 	{"deletion-pods-error-is-absence", "drain-has-a-time-out"},
-	{"deletion-release-in-two-writes", "drain-has-a-time-out"},
+	{"healthcheck-host-by-machine-name", "boot-of-a-host-with-another-name"},
 	{"healthcheck-conflict-is-success", "cut-off-host"},
 	{"reboot-command-is-proof", "cut-off-host"},
 	{"reboot-status-says-off-when-unreachable", "cut-off-host"},

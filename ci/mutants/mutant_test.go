@@ -42,6 +42,9 @@ func TestTwofoldFit(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Errorf("%d mistakes: %v", len(all), err)
 	}
+	if _, err := source.Together(t.Context(), ".", judgeOf, t.TempDir(), mistakes(all)); err != nil {
+		t.Error(err)
+	}
 	page, err := os.ReadFile("docs/measured/twofold.md")
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ const (
 	dividedKinds, dividedParts, dividedWays = 6, 3, 6
 	// To explain all of them takes at most dividedTrials schedules, an equal share for each. More
 	// than dividedFew deviations can't be read.
-	dividedTrials, dividedFew = 1800, 5
+	dividedTrials, dividedFew = 1800, 3
 	// Schedules of several deviations have to be played again: dividedAgain of those that failed
 	// alike, and as many that held. Those of one deviation are all looked at.
 	dividedAgain = 60
