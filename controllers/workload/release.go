@@ -15,7 +15,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// Releaser deletes the Pod when the Node that it was bound to is gone. All fields must be set.
+// Releaser deletes the Pod when the Node that it was bound to is gone, and any other Pod when no Node
+// of the name is there. All fields must be set.
 type Releaser struct {
 	// Client writes, and reads from a cache.
 	Client client.Client
@@ -24,14 +25,13 @@ type Releaser struct {
 	Clock    clock.PassiveClock
 	Settings Settings
 
-	// missing is since when there has been no Node for the Pod with this UID.
-	missing    time.Time
-	missingFor types.UID
+	// missing is since when there has been no Node for the Pods with these UIDs.
+	missing map[types.UID]time.Time
 }
 
-// Reconcile deletes the Pod, or asks to look again when the quarantine is over.
+// Reconcile deletes a Pod, or asks to look again when the quarantine is over.
 func (r *Releaser) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.NamespacedName != r.Settings.key() || r.Settings.Volume != "" {
+	if r.Settings.Volume != "" {
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod
@@ -57,12 +57,17 @@ func (r *Releaser) release(ctx context.Context, pod *corev1.Pod) (again time.Dur
 	case err != nil:
 		return 0, err
 	case !gone:
-		r.missingFor = ""
+		delete(r.missing, pod.UID)
 		return 0, nil
-	case r.missingFor != pod.UID:
-		r.missing, r.missingFor = r.Clock.Now(), pod.UID
+	case r.missing == nil:
+		r.missing = make(map[types.UID]time.Time)
 	}
-	if left := r.Settings.Quarantine.Duration - r.Clock.Now().Sub(r.missing); left > 0 {
+	since, known := r.missing[pod.UID]
+	if !known {
+		since = r.Clock.Now()
+		r.missing[pod.UID] = since
+	}
+	if left := r.Settings.Quarantine.Duration - r.Clock.Now().Sub(since); left > 0 {
 		return left, nil
 	}
 	if gone, err = r.gone(ctx, r.Live, pod); err != nil || !gone {
@@ -72,8 +77,8 @@ func (r *Releaser) release(ctx context.Context, pod *corev1.Pod) (again time.Dur
 	return 0, client.IgnoreNotFound(err)
 }
 
-// gone reports whether the Pod's Node is gone, even if a Node of the same name
-// exists; with a quarantine any of that name counts.
+// gone reports whether the Pod's Node is gone, even if a Node of the same name exists; with a
+// quarantine any of that name counts, as it does for a Pod that somebody else has bound.
 func (r *Releaser) gone(ctx context.Context, reader client.Reader, pod *corev1.Pod) (bool, error) {
 	var node corev1.Node
 	err := reader.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node, client.UnsafeDisableDeepCopy)
@@ -85,5 +90,6 @@ func (r *Releaser) gone(ctx context.Context, reader client.Reader, pod *corev1.P
 	case r.Settings.Quarantine.Duration > 0:
 		return false, nil
 	}
-	return string(node.UID) != pod.Annotations[api.NodeUIDAnnotation], nil
+	uid, bound := pod.Annotations[api.NodeUIDAnnotation]
+	return bound && uid != string(node.UID), nil
 }

@@ -168,7 +168,6 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)}
 		for _, r := range []reconcile.Reconciler{
 			&Keeper{Client: server, Settings: DefaultSettings()}, &Binder{Client: server, Settings: DefaultSettings()},
-			&Releaser{Client: server, Live: server, Clock: clock.RealClock{}, Settings: DefaultSettings()},
 		} {
 			if _, err := r.Reconcile(ctx, request); err != nil {
 				t.Fatal(err)
@@ -178,6 +177,22 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	var left corev1.Pod
 	if err := server.Get(ctx, client.ObjectKeyFromObject(waiting), &left); err != nil || left.Spec.NodeName != "" || len(deletes) > 0 || current(t, server) != nil {
 		t.Errorf("events of other Pods led to deeds: %v, %+v, %v", err, left, deletes)
+	}
+}
+
+// TestOthersAreReleased: a Pod that somebody else has bound goes once no Node of the name is there.
+func TestOthersAreReleased(t *testing.T) {
+	for name, nodes := range map[string][]client.Object{"gone": nil, "made anew": {node("a", "2", corev1.ConditionTrue)}} {
+		other := pod("a", "")
+		other.Name, other.Annotations = "other", nil
+		server := serve(nil, append(nodes, other)...)
+		r := &Releaser{Client: server, Live: server, Clock: clock.RealClock{}, Settings: DefaultSettings()}
+		if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Get(ctx, client.ObjectKeyFromObject(other), other); apierrors.IsNotFound(err) != (name == "gone") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
