@@ -383,7 +383,7 @@ var operations = []operation{
 		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off", l.String() + " is poor"} }, orphan: "cut it",
 		asks: (*LinkOp).asks,
 	}),
-	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, nobody, of[HostOp]{
+	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, itsBoot, of[HostOp]{
 		text: words("stop the kubelet of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, itsBoot, of[HostOp]{

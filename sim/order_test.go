@@ -164,7 +164,7 @@ func TestAWait(t *testing.T) {
 	if deed.At = 11 * time.Second; !h.Belated(&deed) {
 		t.Error("a request that has waited isn't excused")
 	}
-	if lost := h.LostTo(0, 20*time.Second, 0, func(*invariant.Spell) bool { return true }); lost != 10*time.Second {
+	if lost := h.LostTo(0, 20*time.Second, func(*invariant.Spell) time.Duration { return 0 }, func(*invariant.Spell) bool { return true }); lost != 10*time.Second {
 		t.Errorf("%s are lost to a wait of 10s", lost)
 	}
 }

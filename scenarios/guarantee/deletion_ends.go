@@ -33,8 +33,12 @@ type endings struct {
 	hosts invariant.Roster[ending]
 }
 
-// drainPhases are the phases of a deletion whose drain is still to be done.
-var drainPhases = []string{"WaitingForPreDrainHook", "DrainingNode"}
+// detachPhases are the phases of a deletion whose drain is still to be done, drainPhases, and the one
+// that waits for volumes.
+var (
+	drainPhases  = []string{"WaitingForPreDrainHook", "DrainingNode"}
+	detachPhases = append(slices.Clone(drainPhases), "WaitingForVolumeDetach")
+)
 
 type ending struct {
 	machine  string
@@ -46,16 +50,20 @@ type ending struct {
 	// and drained that the Machine itself is said to be past it.
 	protected, stays          []string
 	skipped, limited, drained bool
-	consumer                  string
-	unmanaged                 bool
-	node                      bool
+	// attached says that the host has a volume, which a Pod that isn't drained keeps; unwaited that
+	// a user doesn't want it to be waited for, or only for some time, and detached that the Machine
+	// is said to be past that, too.
+	attached, unwaited, detached bool
+	consumer                     string
+	unmanaged                    bool
+	node                         bool
 	// taken says that a process under test has taken the host from the Machine.
 	taken bool
 }
 
 func (c *endings) Observe(e *history.Event) *invariant.Violation {
 	c.Promise.Observe(e)
-	if e.Host != "" && e.Kind.Layer() == history.API {
+	if e.Host != "" && (e.Kind.Layer() == history.API || e.Kind == history.VolumeAttached || e.Kind == history.VolumeDetached) {
 		c.judge(c.hosts.Of(e.Host), e)
 	}
 	return nil
@@ -66,10 +74,10 @@ func (c *endings) judge(h *ending, e *history.Event) {
 	case history.MachineCreated:
 		h.machine, h.deleting = e.Object, history.Event{}
 	case history.MachineDeleting:
-		h.machine, h.deleting, h.drained = e.Object, *e, false
+		h.machine, h.deleting, h.drained, h.detached = e.Object, *e, false, false
 		c.Judged++
 	case history.MachineDeleted:
-		h.deleting, h.hooks, h.paused, h.skipped, h.limited = history.Event{}, nil, false, false, false
+		h.deleting, h.hooks, h.paused, h.skipped, h.limited, h.unwaited = history.Event{}, nil, false, false, false, false
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if !strings.HasPrefix(e.Object, "Machine/") {
 			return
@@ -80,6 +88,8 @@ func (c *endings) judge(h *ending, e *history.Event) {
 			h.paused = set
 		case invariant.SkipDrainAnnotation:
 			h.skipped = set
+		case invariant.SkipDetachAnnotation:
+			h.unwaited = set
 		}
 		if strings.HasPrefix(e.Key, invariant.PreDrainHook) || strings.HasPrefix(e.Key, invariant.PreTerminateHook) {
 			h.hooks = invariant.Without(h.hooks, e.Key)
@@ -89,9 +99,14 @@ func (c *endings) judge(h *ending, e *history.Event) {
 		}
 	case history.DeletionPhase: // which ends an excuse, and is none
 		h.drained = h.drained || e.Value != "" && !slices.Contains(drainPhases, e.Value)
+		h.detached = h.detached || e.Value != "" && !slices.Contains(detachPhases, e.Value)
 	case history.DrainTimeout:
 		limit, err := time.ParseDuration(e.Value)
 		h.limited = err == nil && limit > 0
+	case history.DetachTimeout:
+		h.unwaited = e.Value != ""
+	case history.VolumeAttached, history.VolumeDetached:
+		h.attached = e.Kind == history.VolumeAttached
 	case history.PodBound:
 		if e.Key != "" {
 			h.stays = append(h.stays, e.UID)
@@ -114,8 +129,11 @@ func (c *endings) judge(h *ending, e *history.Event) {
 	}
 }
 
-// mustDrain reports whether the Pods on its Node have to be gone first, however long that takes.
-func (h *ending) mustDrain() bool { return !h.skipped && !h.limited && !h.drained }
+// mustDrain reports whether the Pods on its Node have to be gone first, or the volume that one of them
+// keeps, however long that takes.
+func (h *ending) mustDrain() bool {
+	return !h.skipped && (!h.limited && !h.drained || h.attached && !h.unwaited && !h.detached)
+}
 
 // waitsForPeople reports whether no controller under test may end the deletion.
 func (h *ending) waitsForPeople() bool {

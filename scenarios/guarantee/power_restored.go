@@ -87,7 +87,9 @@ func (c *power) learn(e *history.Event) {
 		switch e.Kind {
 		case history.NodeDeleted, history.NodeOutOfService:
 			h.released = true
-		case history.NodeCreated, history.NodeInService:
+		case history.NodeCreated: // an empty one, with which its fencer has the volumes detached
+			h.released = c.roles.Remediates(e.Actor)
+		case history.NodeInService:
 			h.released = false
 		}
 		if set := e.Kind == history.AnnotationSet; set || e.Kind == history.AnnotationRemoved {

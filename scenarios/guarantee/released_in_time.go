@@ -60,9 +60,9 @@ type delivery struct {
 	// withdrawn that a user has taken the mark or the Node's name from the Machine, without which
 	// the fencer doesn't go on.
 	orphan, withdrawn bool
-	// marked says that its Machine is, fenced that a NodeFence names it, and back that the Node of
-	// a later boot has been Ready.
-	marked, fenced, back bool
+	// marked says that its Machine is, fenced that a NodeFence names it, gone that it has no Node, and
+	// back that the Node of a later boot has been Ready.
+	marked, fenced, gone, back bool
 }
 
 func (c *deliveries) Observe(e *history.Event) *invariant.Violation {
@@ -97,14 +97,16 @@ func (c *deliveries) begin(h *delivery, e *history.Event) {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if e.Key == invariant.ExternalAnnotation {
 			h.marked = e.Kind == history.AnnotationSet
-			if h.withdrawn {
-				h.since = e.At // the fencer goes on now
+			if h.withdrawn { // the fencer goes on now, if the earlier fencing has left a Node to release
+				h.since, h.orphan = e.At, h.orphan || h.gone
 			}
 			h.withdrawn = e.Kind == history.AnnotationRemoved && c.roles.Blameless(e)
 		}
 	case history.NodeDeleted:
 		h.orphan = h.orphan || !c.roles.Remediates(e.Actor) && !c.roles.Agent(e.Actor)
-		h.back = false
+		h.gone, h.back = true, false
+	case history.NodeCreated:
+		h.gone = false
 	case history.NodeReady:
 		h.back = h.idle.Kind != "" && h.Complete && h.Began().Seq > h.idle.Seq
 	case history.FenceRequested, history.FenceEnded:

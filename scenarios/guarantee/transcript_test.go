@@ -151,11 +151,12 @@ func (tr *transcript) line(line string) (err error) {
 			continue
 		}
 		switch name {
-		case "hinders": // PARTY, PARTY:NAME, PARTY:NAME+TIME beyond that, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time, a ^ if requests hang
+		case "hinders": // PARTY, PARTY:NAME, PARTY:NAME+TIME beyond that, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time, a ^ if requests hang, a - if they fail
 			party, decided := strings.CutSuffix(value, "!")
 			party, hangs := strings.CutSuffix(party, "^")
 			party, told := strings.CutSuffix(party, "?")
-			e.Hinders = &history.Hindrance{Decided: decided, Told: told, Fails: told || hangs, Hangs: hangs}
+			party, fails := strings.CutSuffix(party, "-")
+			e.Hinders = &history.Hindrance{Decided: decided, Told: told, Fails: told || hangs || fails, Hangs: hangs}
 			if party, long, ok := strings.Cut(party, "~"); ok {
 				e.Hinders.Party = party
 				if e.Hinders.For, err = time.ParseDuration(long); err != nil {

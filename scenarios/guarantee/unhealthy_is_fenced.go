@@ -58,23 +58,18 @@ type rescues struct {
 type patient struct {
 	invariant.Body
 	invariant.Consumer
-	// mark is the last one, while it stands or if it was taken away before its time, and dropped
-	// its removal.
-	mark, dropped history.Event
-	node          string // the Node
-	marked        string // the Node at the time of the mark, while it exists and is in service
-	out           string // a Node out of service
-	wentOff       bool   // the host was off at some time since the mark
-	perhaps       bool   // it may have been
-	held          bool
+	demand
+	// before is what a user withdrew, by left. A mark that is back before anybody can have seen that
+	// it was gone is still the same.
+	before demand
+	left   history.Event
+	node   string // the Node
+	out    string // a Node out of service
+	held   bool
 	// pending says that a reboot is on record, and not yet the boot that answers it: the start for
 	// which the Node has its time is still to come.
-	pending bool
-	fencing string // the boot that a NodeFence names
-	// about is the boot that the mark is about, if that is certain: the one that ran and that the
-	// Node reported then.
-	about      string
-	answered   bool          // a boot has ended, or a NodeFence named one, since the mark was set
+	pending    bool
+	fencing    string        // the boot that a NodeFence names
 	ready      history.Event // since when the Node is Ready, or zero
 	lost       history.Event // since when it is not, after it had been
 	remediated bool          // the Machine has been marked at some time
@@ -88,6 +83,20 @@ type patient struct {
 	absent   history.Event // since when there is no Node although the host has been started
 	shared   bool          // the Node may be another host's as well
 	ailed    int           // ailments that began until this event were judged, or answered by a mark
+}
+
+// demand is what a mark asks for, and what has come of that.
+type demand struct {
+	// mark is the last one, while it stands or if it was taken away before its time, and dropped
+	// its removal.
+	mark, dropped history.Event
+	marked        string // the Node at the time of the mark, while it exists and is in service
+	wentOff       bool   // the host was off at some time since the mark
+	perhaps       bool   // it may have been
+	answered      bool   // a boot has ended, or a NodeFence named one, since the mark was set
+	// about is the boot that the mark is about, if that is certain: the one that ran and that the
+	// Node reported then.
+	about string
 }
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {
@@ -272,6 +281,10 @@ func (h *patient) await(e *history.Event) {
 
 func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
+		if h.mark.Kind == "" && h.left.Kind != "" && e.Object == h.left.Object && c.Unaware(e, &h.left) {
+			h.demand = h.before
+			return
+		}
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			for _, a := range c.targets.Ailments(e.Host) {
 				if since, limit := c.since(h, &a); a.Over.Kind == "" && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
@@ -314,6 +327,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 		}
 	}
 	if target.Unmanaged || !invariant.Plays(e.Actor, c.roles.Remediation) || invariant.Same(e.Actor, h.mark.Actor) {
+		h.before, h.left = h.demand, *e
 		h.mark = history.Event{} // withdrawn
 		return
 	}

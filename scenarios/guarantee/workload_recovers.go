@@ -150,7 +150,7 @@ func (c *recoveries) unpromised() bool {
 // schedule delayed the next boot of the fenced host, or the host that has the workload now, and how
 // much a user kept its Node or its Pod.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
-	return time.Duration(c.anew)*c.release + c.LostTo(c.from, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
+	return time.Duration(c.anew)*c.release + c.LostTo(c.from, e.At, func(*invariant.Spell) time.Duration { return c.witnesses.Recovery }, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
 		return process && !c.roles.Tested(name) || s.Scheduled() && c.mayRun(s.Party) || s.Keeps(invariant.ReleaseEnds|invariant.StorageEnds, c.fenced.Host)
 	})

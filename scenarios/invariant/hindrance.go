@@ -18,6 +18,9 @@ import (
 // it had been decided, and was then held up.
 type Hindrances struct {
 	recovery, grace time.Duration
+	// retry is the longest interval in which a process tries again what has failed. It grows as the
+	// time does in which all tries fail.
+	retry time.Duration
 	// residents are Params.Residents: they share what befalls their host.
 	residents map[string][]string
 	// command is how long a command may take, and answer how long a BMC's client waits for one.
@@ -83,9 +86,12 @@ func (s *Spell) Keeps(of Ends, host string) bool {
 // open is the end of a spell that has none yet.
 const open = time.Duration(math.MaxInt64)
 
+// soon is within which time a process that tries again has done it.
+const soon = 5 * time.Second
+
 // NewHindrances returns hindrances that have observed nothing.
 func NewHindrances(p Params) *Hindrances {
-	return &Hindrances{residents: p.Residents, roles: p.Roles, keepers: make(map[string][]string), holds: make(map[string][]string), lent: make(map[string]history.Event), recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
+	return &Hindrances{residents: p.Residents, roles: p.Roles, keepers: make(map[string][]string), holds: make(map[string][]string), lent: make(map[string]history.Event), recovery: p.Timings.Backoff + soon, retry: p.Timings.Retry, command: p.Timings.Command, answer: p.Timings.Answer, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -415,7 +421,15 @@ func (p *Parties) Has(party string) bool {
 
 // Lost returns how much of the time between two moments was lost to spells of some parties.
 func (h *Hindrances) Lost(from, to time.Duration, on Parties) time.Duration {
-	return h.LostTo(from, to, h.recovery, func(s *Spell) bool { return on.Has(s.Party) })
+	return h.LostTo(from, to, h.recovers, func(s *Spell) bool { return on.Has(s.Party) })
+}
+
+// recovers is how long after a spell what failed in it is tried again.
+func (h *Hindrances) recovers(s *Spell) time.Duration {
+	if strings.HasPrefix(s.Party, history.BMCEnd("")) {
+		return h.recovery
+	}
+	return max(h.recovery, min(h.retry, s.end-s.begin)+soon)
 }
 
 // inForce reports whether a hindrance holds some parties up at a moment.
@@ -450,7 +464,7 @@ func (h *Hindrances) lasts(s Spell) bool {
 
 // LostTo returns how much of the time between two moments was lost to some spells, and to the
 // recovery after each spell in which something failed.
-func (h *Hindrances) LostTo(from, to, recovery time.Duration, which func(*Spell) bool) (sum time.Duration) {
+func (h *Hindrances) LostTo(from, to time.Duration, recovery func(*Spell) time.Duration, which func(*Spell) bool) (sum time.Duration) {
 	covered := from
 	for i := range h.spells {
 		s := &h.spells[i]
@@ -461,7 +475,7 @@ func (h *Hindrances) LostTo(from, to, recovery time.Duration, which func(*Spell)
 		switch {
 		case end >= to:
 		case s.fails:
-			end += recovery
+			end += recovery(s)
 		case s.Name == IsDown:
 			end += h.anew
 		}

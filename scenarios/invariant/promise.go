@@ -88,12 +88,13 @@ func (p *Promise) Owing(lacks iter.Seq[Lack]) string {
 }
 
 // overdue breaks a claim whose lack the story has waited for in vain, as e reports, unless
-// something holds up the parties that it depends on.
+// something holds up the parties that it depends on, or has just failed them: what failed is tried
+// again later.
 func overdue(c Promising, e *history.Event) *Violation {
 	p := c.Promised()
 	for l := range c.Lacks() {
 		if l.Blind || l.Since == nil || !slices.Contains(l.Comes, history.Kind(e.Value)) || e.Host != "" && l.Host != "" && e.Host != l.Host ||
-			p.inForce(e.At, l.On) || e.At-l.Since.At <= l.Within {
+			p.Lost(e.At-1, e.At, l.On) > 0 || e.At-l.Since.At <= l.Within {
 			continue
 		}
 		p.Judged++

@@ -41,6 +41,9 @@ func NewWitnesses(p Params) Witnesses {
 }
 
 // Observe notes which hosts are up, and whose Nodes are Ready.
+// hears is how long after a spell a host hears again.
+func (w *Witnesses) hears(*Spell) time.Duration { return w.hearing }
+
 func (w *Witnesses) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // whoever is up was all along
@@ -116,7 +119,7 @@ func (w *Witnesses) Deaf(host string, at time.Duration) bool {
 	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.Recovery >= at {
 		return !w.well(host, at, anyLink)
 	}
-	return w.LostTo(at-w.window, at, w.hearing, func(s *Spell) bool { return s.network() && s.on(host, w.roles) }) >= w.silence
+	return w.LostTo(at-w.window, at, w.hears, func(s *Spell) bool { return s.network() && s.on(host, w.roles) }) >= w.silence
 }
 
 // Silent reports whether the API server, at a moment, may have been silent for the agent on a host
@@ -125,7 +128,7 @@ func (w *Witnesses) Silent(host string, at time.Duration) bool {
 	if w.silence == 0 {
 		return true
 	}
-	return w.LostTo(at-w.window, at, w.hearing, w.silences(host)) >= w.silence
+	return w.LostTo(at-w.window, at, w.hears, w.silences(host)) >= w.silence
 }
 
 // silences returns whether a spell keeps the API server's answers from the agent on a host.
