@@ -255,6 +255,8 @@ var operations = []operation{
 	{name: "keptOut", do: "fenceStorage: {host: HOST}", undo: "unfenceStorage: {host: HOST}", onVolume: true},
 	{name: "storageAway", do: "cut: {between: [host/HOST, storage]}", undo: "restore: {between: [host/HOST, storage]}", onVolume: true},
 	{name: "volumeDropped", do: "dropVolume: {host: HOST}", onVolume: true},
+	{name: "daemon", do: "create: {object: Pod/daemon, with: {spec: {nodeName: HOST, tolerations: [{operator: Exists}], containers: [{name: daemon, image: daemon}]}}}"},
+	{name: "job", do: "create: {object: Pod/job, with: {metadata: {finalizers: [batch.kubernetes.io/job-tracking]}, spec: {nodeName: HOST, restartPolicy: Never, containers: [{name: job, image: job}]}}}", undo: "patch: {object: Pod/job, merge: {metadata: {finalizers: null}}}"},
 	{name: "podDeleted", do: "delete: {object: Pod/exclusive}", onVolume: true},
 }
 
@@ -290,7 +292,7 @@ var worlds = map[string]func(text string) string{
 	// no Node and no Machine has the name of its host
 	"renamed": func(text string) string {
 		return strings.NewReplacer(
-			"Node/worker-", "Node/node-", "Machine/worker-", "Machine/pool-",
+			"Node/worker-", "Node/node-", "nodeName: worker-", "nodeName: node-", "Machine/worker-", "Machine/pool-",
 			"nodeRef: {name: worker-", "nodeRef: {name: node-", "kind: Machine, name: worker-", "kind: Machine, name: pool-",
 		).Replace(workers.ReplaceAllString(text, "hosts: [{name: worker-1, nodeName: node-1, machineName: pool-1$1}, {name: worker-2, nodeName: node-2, machineName: pool-2$1}, {name: worker-3, nodeName: node-3, machineName: pool-3$1}]"))
 	},
@@ -437,7 +439,7 @@ func (s *set) text(name, what string, first path, beside int, onVolume bool, ops
 		workload = "{host: worker-1, volume: {name: data}}"
 	}
 	if onVolume && first.unseen {
-		spec = strings.Replace(spec, "controllers: [", "controllers: [{name: attachdetach, settings: {disableForceDetachOnTimeout: true}}, ", 1)
+		spec = keepsAttached(spec)
 	}
 	steps := append(slices.Clone(second.steps), first.steps...)
 	do := func(text string) {
@@ -473,13 +475,23 @@ func (s *set) text(name, what string, first path, beside int, onVolume bool, ops
 		steps = append(steps, "do: {removeAnnotation: {object: Machine/worker-2, key: "+hook+"}}")
 	}
 	steps = append(steps, "after: 1m")
+	return s.file(name, fmt.Sprintf("The operation %s in the phase %s.", what, first.phase), workload, spec, steps)
+}
+
+// keepsAttached switches off the detach after six minutes.
+func keepsAttached(spec string) string {
+	return strings.Replace(spec, "controllers: [", "controllers: [{name: attachdetach, settings: {disableForceDetachOnTimeout: true}}, ", 1)
+}
+
+// file is a scenario with some steps.
+func (s *set) file(name, description, workload, spec string, steps []string) string {
 	return fmt.Sprintf(`apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
-metadata: {name: %s, description: The operation %s in the phase %s.}
+metadata: {name: %s, description: %s}
 spec:
   topology: {workers: {count: 3%s}, workload: %s, lease: 1s}
   %s
   steps:
     - {%s}
-`, strings.Trim(strings.ToLower(strings.NewReplacer(".", "-", "+", "-").Replace(name))[:min(len(name), 63)], "-"), what, first.phase, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))
+`, strings.Trim(strings.ToLower(strings.NewReplacer(".", "-", "+", "-").Replace(name))[:min(len(name), 63)], "-"), description, s.topology, workload, spec, strings.Join(steps, "}\n    - {"))
 }

@@ -1,10 +1,10 @@
 // Command combine plays each operation of the language in each phase of each protocol, alone and
 // beside a second host in another phase, with the right controllers. They never violate a
 // guarantee, but for the causes in known.yaml, each with its argument; and what is unknown has a
-// reason.
+// reason. Pairs have two operations, and walks several on the way through all phases.
 //
-//	go run ./ci/combine [-pairs] [-world NAME] [-only REGEXP] [-sample N] [-schedules N]
-//		[-show | -violated]
+//	go run ./ci/combine [-pairs | -walks N [-seed N]] [-world NAME] [-only REGEXP] [-sample N]
+//		[-schedules N] [-show | -violated]
 package main
 
 import (
@@ -36,6 +36,8 @@ import (
 
 func main() {
 	twice := flag.Bool("pairs", false, "two operations in each story, the second while the first lasts")
+	strolls := flag.Int("walks", 0, "this many stories of two to four operations instead, each in a phase of its own and on any host")
+	seed := flag.Uint64("seed", 1, "of the walks")
 	world := flag.String("world", "", "play them in another world: "+strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
 	only := flag.String("only", "", "only the stories whose names match this regular expression")
 	sample := flag.Uint("sample", 1, "only one story out of this number, by their names")
@@ -45,22 +47,26 @@ func main() {
 	flag.Parse()
 	debug.SetGCPercent(-1) // what a story allocates is dead by its end
 	debug.SetMemoryLimit(1 << 30)
-	if err := run(*twice, *world, *only, uint32(*sample), *schedules, *show, *violated); err != nil {
+	made := stories
+	switch {
+	case *strolls > 0:
+		made = func() []story { return walks(*strolls, *seed) }
+	case *twice:
+		made = pairs
+	}
+	if err := run(made(), *twice || *strolls > 0, *world, *only, uint32(*sample), *schedules, *show, *violated); err != nil {
 		fmt.Fprintf(os.Stderr, "combine: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(twice bool, world, only string, sample uint32, schedules int, show, violated bool) error {
+// run plays the stories that were made. Several operations in one are more than the language has.
+func run(made []story, several bool, world, only string, sample uint32, schedules int, show, violated bool) error {
 	chosen, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
 	}
 	var all []story
-	made := stories()
-	if twice {
-		made = pairs()
-	}
 	if world != "" && worlds[world] == nil {
 		return fmt.Errorf("there is no world %q: choose one of %s", world, strings.Join(slices.Sorted(maps.Keys(worlds)), ", "))
 	}
@@ -73,7 +79,7 @@ func run(twice bool, world, only string, sample uint32, schedules int, show, vio
 		}
 	}
 	refused := 0
-	if twice {
+	if several {
 		all, refused = playable(all)
 	}
 	if show {
@@ -108,9 +114,9 @@ func run(twice bool, world, only string, sample uint32, schedules int, show, vio
 		return json.NewEncoder(os.Stdout).Encode(broken)
 	}
 	if refused > 0 {
-		fmt.Printf("refused %7d  pairs that the language refuses\n", refused)
+		fmt.Printf("refused %7d  stories that the language refuses\n", refused)
 	}
-	text, ok := known.judge(results, !twice && world == "" && only == "" && schedules == 0 && sample <= 1)
+	text, ok := known.judge(results, !several && world == "" && only == "" && schedules == 0 && sample <= 1)
 	fmt.Printf("%s%d stories in %s\n", text, len(all), time.Since(began).Round(time.Second))
 	if !ok {
 		return fmt.Errorf("right controllers are accused, or not judged without a reason, or an entry of known.yaml is stale")
