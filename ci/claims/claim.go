@@ -41,7 +41,7 @@ func (f *finished) play(ctx context.Context) (*claim, error) {
 	}
 	of := s.Strategy.(campaign.Covering)
 	c := &claim{finished: *f, foretold: of.Shares(), early: make(map[string][]campaign.Share)}
-	each, err := search.NewPlayer(simulator, s.Story).EachTakes(search.Samples(of, search.Sampled), time.Now)
+	each, _, err := search.NewPlayer(simulator, s.Story).Each(search.Samples(of, search.Sampled), time.Now)
 	if err != nil {
 		return nil, err
 	}

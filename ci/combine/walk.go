@@ -57,8 +57,8 @@ func walk(seed uint64, number int) story {
 	return story{name, func() string { return s.walked(name, reached, onVolume, ways) }}
 }
 
-// walked leads a host through its phases, with what comes on the way. What still lasts in the end is
-// taken back, but for what lasts for good.
+// walked leads a host through its phases, with what comes on the way. What still lasts in the end
+// is taken back, but for what lasts for good.
 func (s *set) walked(name string, reached int, onVolume bool, ways []way) string {
 	workload, spec := "{host: worker-1}", s.spec
 	if onVolume {

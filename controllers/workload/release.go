@@ -15,8 +15,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// Releaser deletes the Pod when the Node that it was bound to is gone, and any other Pod when no Node
-// of the name is there. All fields must be set.
+// Releaser deletes the Pod when the Node that it was bound to is gone, and any other Pod when no
+// Node of the name is there. All fields must be set.
 type Releaser struct {
 	// Client writes, and reads from a cache.
 	Client client.Client

@@ -18,7 +18,7 @@ var bystandersSpared = invariant.Invariant{
 			Hindrances: p.Hindrances,
 			roles:      p.Roles,
 			hosts:      invariant.NewRoster[bystander](p.Hosts),
-			machines:   map[string]*wanted{},
+			machines:   map[string]*wanted{}, entries: map[[2]string]string{},
 		}
 	},
 }
@@ -67,6 +67,9 @@ type bystanders struct {
 	roles    invariant.Roles
 	hosts    invariant.Roster[bystander]
 	machines map[string]*wanted
+	// entries says who has written an entry of an object last, if it was written since the run
+	// began.
+	entries map[[2]string]string
 }
 
 // bystander is a host: machine is the last one that was heard of, consumer its user by its own
@@ -126,7 +129,8 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 	if about && e.Kind != history.MachineDeleted || h.machine == "" {
 		h.machine = e.Object
 	}
-	if c.roles.Tested(e.Actor) && invariant.Takes(e) {
+	owner := c.owner(e)
+	if c.roles.Tested(e.Actor) && invariant.Takes(e) && !(e.IsEntry() && (e.Note == "" || invariant.Same(owner, e.Actor))) {
 		victim := h.machine
 		switch {
 		case about:
@@ -166,6 +170,19 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 	case history.MachineCreated:
 		c.machines[e.Object] = &wanted{}
 	}
+}
+
+// owner returns who had an entry that e is about, and notes who has it now.
+func (c *bystanders) owner(e *history.Event) (owner string) {
+	if !e.IsEntry() {
+		return ""
+	}
+	key := [2]string{e.UID, e.Key}
+	owner, c.entries[key] = c.entries[key], e.Actor
+	if c.roles.Tested(e.Actor) && (e.Note == "" || invariant.Same(owner, e.Actor)) {
+		c.Allow(e, e) // it is its own
+	}
+	return owner
 }
 
 func (m *wanted) annotated(e *history.Event) {

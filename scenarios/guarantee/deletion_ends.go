@@ -33,8 +33,8 @@ type endings struct {
 	hosts invariant.Roster[ending]
 }
 
-// detachPhases are the phases of a deletion whose drain is still to be done, drainPhases, and the one
-// that waits for volumes.
+// detachPhases are the phases of a deletion whose drain is still to be done, drainPhases, and the
+// one that waits for volumes.
 var (
 	drainPhases  = []string{"WaitingForPreDrainHook", "DrainingNode"}
 	detachPhases = append(slices.Clone(drainPhases), "WaitingForVolumeDetach")
@@ -129,8 +129,8 @@ func (c *endings) judge(h *ending, e *history.Event) {
 	}
 }
 
-// mustDrain reports whether the Pods on its Node have to be gone first, or the volume that one of them
-// keeps, however long that takes.
+// mustDrain reports whether the Pods on its Node have to be gone first, or the volume that one of
+// them keeps, however long that takes.
 func (h *ending) mustDrain() bool {
 	return !h.skipped && (!h.limited && !h.drained || h.attached && !h.unwaited && !h.detached)
 }

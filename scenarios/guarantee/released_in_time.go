@@ -60,8 +60,8 @@ type delivery struct {
 	// withdrawn that a user has taken the mark or the Node's name from the Machine, without which
 	// the fencer doesn't go on.
 	orphan, withdrawn bool
-	// marked says that its Machine is, fenced that a NodeFence names it, gone that it has no Node, and
-	// back that the Node of a later boot has been Ready.
+	// marked says that its Machine is, fenced that a NodeFence names it, gone that it has no Node,
+	// and back that the Node of a later boot has been Ready.
 	marked, fenced, gone, back bool
 }
 

@@ -59,8 +59,8 @@ type patient struct {
 	invariant.Body
 	invariant.Consumer
 	demand
-	// before is what a user withdrew, by left. A mark that is back before anybody can have seen that
-	// it was gone is still the same.
+	// before was withdrawn by a user, by left. A mark that is back before anybody can have seen
+	// that it was gone is still the same.
 	before demand
 	left   history.Event
 	node   string // the Node
@@ -85,7 +85,7 @@ type patient struct {
 	ailed    int           // ailments that began until this event were judged, or answered by a mark
 }
 
-// demand is what a mark asks for, and what has come of that.
+// demand has a mark, and how far its fencing has come.
 type demand struct {
 	// mark is the last one, while it stands or if it was taken away before its time, and dropped
 	// its removal.

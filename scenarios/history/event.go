@@ -33,6 +33,9 @@ const (
 // Late is the Key of a BMCCommand whose client has stopped waiting.
 const Late = "late"
 
+// IsEntry reports whether a SpecChanged is about an entry, which may be anybody's.
+func (e *Event) IsEntry() bool { return e.Kind == SpecChanged && !strings.HasPrefix(e.Key, "spec.") }
+
 // The keys and the values of a FieldIs about an object of a kind that the system describes: a
 // request to fence, or a mark.
 const (
@@ -174,7 +177,10 @@ const (
 	// is created without has had no such event.
 	NodeNetwork Kind = "node-network"
 	// SpecChanged is a change or an end of what a BareMetalHost's spec says in a field that has no
-	// kind of event of its own: Key is the field, and Value its JSON, empty if it is gone.
+	// kind of event of its own: Key is the field, and Value its JSON, empty if it is gone. Or it is
+	// one of a BareMetalHost's or a Machine's entry of that sort: a label, an annotation or a
+	// condition, as labels[rack], or the host's error. Note has the entry's old value then, and it
+	// has an event when it is first there, too.
 	SpecChanged Kind = "spec-changed"
 	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable, which
 	// is false in a Node that is created unless a NodeCordoned follows.

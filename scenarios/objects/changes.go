@@ -418,6 +418,9 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
 	if before != nil && !deleted {
 		spec(before.Spec, after.Spec, event, emit)
+		entries("labels", before.Labels, after.Labels, byKubectl, event, emit)
+		entries("annotations", before.Annotations, after.Annotations, mattersOnHost, event, emit)
+		entries("status", foreignError(before), foreignError(after), nil, event, emit)
 	}
 	send := func(kind history.Kind, value string) {
 		e := event
@@ -479,6 +482,29 @@ func microTime(t *metav1.MicroTime) string {
 	return t.UTC().Format(metav1.RFC3339Micro)
 }
 
+// entries sends what has become of entries that have no kind of event of their own.
+func entries(of string, was, is map[string]string, own func(string) bool, event history.Event, emit func(history.Event)) {
+	others := func(key string) bool { return own == nil || !own(key) }
+	annotations(was, is, others, event, func(e history.Event) {
+		if before, had := was[e.Key]; had {
+			e.Note = strconv.Quote(api.Shorten(before))
+		}
+		e.Kind, e.Key = history.SpecChanged, of+"["+e.Key+"]"
+		emit(e)
+	})
+}
+
+// byKubectl reports whether an annotation is a note of kubectl.
+func byKubectl(key string) bool { return key == corev1.LastAppliedConfigAnnotation }
+
+// foreignError is the error of a host that is none of power.
+func foreignError(h *api.BareMetalHost) map[string]string {
+	if h.Status.ErrorType == "" || powerError(h) {
+		return nil
+	}
+	return map[string]string{"errorType": string(h.Status.ErrorType)}
+}
+
 // powerError reports whether the status has an error of the BMC, or has the message of one whose
 // type is gone.
 func powerError(h *api.BareMetalHost) bool {
@@ -498,6 +524,32 @@ func mattersOnMachine(key string) bool {
 	return api.IsDeletionHook(key)
 }
 
+// notedOnMachine reports whether an annotation has events of its own, or is kept by kubectl.
+func notedOnMachine(key string) bool {
+	return mattersOnMachine(key) || key == api.MarkedBootAnnotation || key == api.HostAnnotation || byKubectl(key)
+}
+
+// foreignConditions has the conditions of a Machine that Cluster API doesn't write.
+func foreignConditions(m *clusterv1.Machine) map[string]string {
+	var all map[string]string
+	for i := range m.Status.Conditions {
+		if c := &m.Status.Conditions[i]; !ownConditions[c.Type] {
+			if all == nil {
+				all = make(map[string]string)
+			}
+			all[c.Type] = "there"
+		}
+	}
+	return all
+}
+
+// ownConditions has the others. Cluster API says who writes them, and how they come and go.
+var ownConditions = map[string]bool{
+	clusterv1.MachineHealthCheckSucceededCondition: true, clusterv1.MachineOwnerRemediatedCondition: true, clusterv1.MachineDeletingCondition: true,
+	clusterv1.MachineNodeHealthyCondition: true, clusterv1.MachineNodeReadyCondition: true, clusterv1.ReadyCondition: true, clusterv1.AvailableCondition: true,
+	clusterv1.PausedCondition: true, clusterv1.InfrastructureReadyCondition: true, clusterv1.BootstrapConfigReadyCondition: true,
+}
+
 func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	event := func(m *clusterv1.Machine) history.Event {
 		return history.Event{Host: cmp.Or(hostOf(m), hostOf(before), hostOf(after)), Object: "Machine/" + m.Name, UID: string(m.UID)}
@@ -515,6 +567,11 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 		one = before
 	}
 	finalizers(before, after, event(one), emit)
+	if before != nil && after != nil && before.DeletionTimestamp == nil {
+		entries("labels", before.Labels, after.Labels, byKubectl, event(after), emit)
+		entries("annotations", before.Annotations, after.Annotations, notedOnMachine, event(after), emit)
+		entries("conditions", foreignConditions(before), foreignConditions(after), nil, event(after), emit)
+	}
 	switch {
 	case before == nil:
 		send(history.MachineCreated, after, "")

@@ -178,7 +178,7 @@ func TestChanges(t *testing.T) {
 		{"host appears off", nil, host(func(h *api.BareMetalHost) { h.Status.PoweredOn = false }), "baremetalhost-created w1 | online-wanted w1 true | power-reported w1 false"},
 		{"request", host(nil), host(func(h *api.BareMetalHost) {
 			h.Annotations = map[string]string{"reboot.metal3.io/z": "x", "reboot.metal3.io": "", "other": ""}
-		}), "annotation-set w1 reboot.metal3.io | annotation-set w1 reboot.metal3.io/z x"},
+		}), "spec-changed w1 annotations[other] | annotation-set w1 reboot.metal3.io | annotation-set w1 reboot.metal3.io/z x"},
 		{"request changed", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }),
 			host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": "{}"} }), "annotation-set w1 reboot.metal3.io {}"},
 		{"request gone", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }), host(nil), "annotation-removed w1 reboot.metal3.io"},

@@ -135,8 +135,8 @@ func Samples(of campaign.Covering, n int) (some []campaign.Schedule) {
 // recorded, judged and kept.
 const stepsPerEvent = 4
 
-// Each plays some schedules, which count for nothing, and returns what one takes: how long by a clock,
-// and how much work it is on any machine, in events.
+// Each plays some schedules, which count for nothing, and returns what one takes: how long by a
+// clock, and how much work it is on any machine, in events.
 func (p *Player) Each(some []campaign.Schedule, now func() time.Time) (took time.Duration, work int, err error) {
 	began, n, events := now(), max(1, len(some)), 0
 	p.scheduled = new(int)

@@ -113,9 +113,9 @@ type Campaign struct {
 	quests []*Quest
 }
 
-// Survey finds out what a campaign comes to, unless an equal program has: then known says it, but not
-// how long schedules take here, for which timed asks. Done, which may be nil, is called with the number of
-// stories that were surveyed.
+// Survey finds out what a campaign comes to, unless an equal program has: then known says it, but
+// not how long schedules take here, for which timed asks. Done, which may be nil, is called with
+// the number of stories that were surveyed.
 func (c *Crew) Survey(ctx context.Context, of *scenarios.Campaign, stories []*scenarios.Scenario, known []shard.Search, timed bool, done func(n, of int)) (*Campaign, error) {
 	quests := make([][]*Quest, len(stories))
 	var all []*Quest

@@ -165,8 +165,8 @@ func (w *worker) survey(sample bool) (s shard.Survey, each time.Duration, err er
 	return s, each, err
 }
 
-// samples are schedules of a search that was surveyed, spread over all. It is the default one if the
-// search plays no others, or learns which.
+// samples are schedules of a search that was surveyed, spread over all. It is the default one if
+// the search plays no others, or learns which.
 func (w *worker) samples(s shard.Survey) (some []campaign.Schedule) {
 	if s.Whole || s.Default {
 		return []campaign.Schedule{{Number: 1}}
