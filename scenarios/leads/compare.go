@@ -326,7 +326,8 @@ func deedOf(e *history.Event) (deed, host string, recurs bool) {
 	case history.PowerOn, history.PowerOff, history.BootEnded, history.WatchdogFired:
 		return string(e.Kind), e.Host, false
 	}
-	if e.Kind.Layer() == history.API && e.Kind != history.FieldIs {
+	note := e.IsEntry() && e.Note == "" // of its own, which takes nothing
+	if e.Kind.Layer() == history.API && e.Kind != history.FieldIs && !note {
 		return string(e.Kind), e.Host, false
 	}
 	return "", "", false
