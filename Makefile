@@ -244,8 +244,8 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 	$(GO) test ./fakebmc/ipmi -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME)
 
 .PHONY: combine
-combine: ## Play each operation of the language in each phase of each protocol (ONLY=regexp, RANDOM=schedules of each beside the default one, PAIRS=n: one of n stories of two operations instead, WORLD=renamed or slow)
-	$(GO) run ./ci/combine $(if $(PAIRS),-pairs -sample $(PAIRS)) $(if $(WORLD),-world $(WORLD)) $(if $(ONLY),-only '$(ONLY)') $(if $(RANDOM),-schedules $(RANDOM))
+combine: ## Play each operation of the language in each phase of each protocol (ONLY=regexp, RANDOM=schedules of each beside the default one, PAIRS=n: one of n stories of two operations instead, WALKS=n: n stories of operations on the way through all phases, by SEED, WORLD=renamed or slow)
+	$(GO) run ./ci/combine $(if $(PAIRS),-pairs -sample $(PAIRS)) $(if $(WALKS),-walks $(WALKS) -seed $(or $(SEED),1)) $(if $(WORLD),-world $(WORLD)) $(if $(ONLY),-only '$(ONLY)') $(if $(RANDOM),-schedules $(RANDOM))
 
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it

@@ -57,6 +57,31 @@ func TestSample(t *testing.T) {
 }
 
 // TestWorlds: in each world a story is another, and the language takes it.
+// TestWalks: walks are the same each time, and right controllers are accused in none of some.
+func TestWalks(t *testing.T) {
+	some, again := walks(60, 1), walks(60, 1)
+	for i := range some {
+		if some[i].name != again[i].name || some[i].text() != again[i].text() {
+			t.Fatalf("%s and %s are of the same seed", some[i].name, again[i].name)
+		}
+	}
+	told, refused := playable(some)
+	if refused > len(some)/5 {
+		t.Errorf("%d of %d walks are refused", refused, len(some))
+	}
+	results, err := playAll(told, 0, func([]result) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := readKnown("known.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := known.judge(results, false); !ok {
+		t.Errorf("%s%+v", text, known.unexplained(results))
+	}
+}
+
 func TestWorlds(t *testing.T) {
 	sample := sampled(stories(), 300)
 	for world := range worlds { // order does not matter: each by itself

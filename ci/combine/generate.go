@@ -280,11 +280,12 @@ var untold = map[string]string{
 type story struct {
 	name string
 	text func() string
+	walk bool
 }
 
 // in returns the story as it is in another world, with that in front of its name.
 func (s story) in(world string) story {
-	return story{world + "." + s.name, func() string { return worlds[world](s.text()) }}
+	return story{world + "." + s.name, func() string { return worlds[world](s.text()) }, s.walk}
 }
 
 // worlds change what a story has beside its operations.
@@ -424,7 +425,7 @@ func (s *set) story(first path, beside int, onVolume bool, ops ...operation) sto
 	if onVolume {
 		name += ".volume"
 	}
-	return story{name, func() string { return s.text(name, what, first, beside, onVolume, ops) }}
+	return story{name: name, text: func() string { return s.text(name, what, first, beside, onVolume, ops) }}
 }
 
 // text brings the second host to its phase, the first one to its own, does the operations, takes

@@ -158,6 +158,13 @@ type result struct {
 	plan *scenarios.Plan
 }
 
+// cutShort is the verdict on a story in which an operation keeps from coming what a later step waits
+// for. It was held until then. Only walks may be.
+const cutShort invariant.Verdict = "cut short"
+
+// fine reports whether nothing has to be said of it.
+func (r result) fine() bool { return r.Verdict == invariant.Held || r.Verdict == cutShort }
+
 // save writes the plan of a schedule into a directory, and returns the name of the file.
 func (r result) save(dir string) (string, error) {
 	name := filepath.Join(dir, fmt.Sprintf("%s-%d.plan.txt", r.Story, r.Schedule))
@@ -225,7 +232,10 @@ func playOne(s *sim.Simulator, of story, schedules int) ([]result, error) {
 		if o.Bypassed() && r.Verdict == invariant.Unknown {
 			r.Verdict, r.Reason = invariant.Held, "" // the guarantees were judged by what happened instead
 		}
-		if r.Verdict != invariant.Held {
+		if o.Stuck != "" && r.Verdict == invariant.Unknown && of.walk {
+			r.Verdict = cutShort
+		}
+		if !r.fine() {
 			r.plan = played.PlanOf(drawn)
 		}
 		all = append(all, r)
@@ -283,7 +293,7 @@ func parseKnown(data []byte) (all known, err error) {
 // unexplained returns what is not held and has none of the causes.
 func (k known) unexplained(results []result) []result {
 	return slices.DeleteFunc(slices.Clone(results), func(r result) bool {
-		return r.Verdict == invariant.Held || k.cause(r) != nil
+		return r.fine() || k.cause(r) != nil
 	})
 }
 
@@ -304,7 +314,7 @@ func (k known) judge(results []result, all bool) (text string, ok bool) {
 	counts, found := map[invariant.Verdict]int{}, map[*cause]int{}
 	for _, r := range results {
 		counts[r.Verdict]++
-		if r.Verdict != invariant.Held {
+		if !r.fine() {
 			found[k.cause(r)]++
 		}
 	}

@@ -54,7 +54,7 @@ func walk(seed uint64, number int) story {
 		what[i] = w.name
 	}
 	name := fmt.Sprintf("%s.%d-%d.%s", s.name, seed, number, strings.Join(what, "+"))
-	return story{name, func() string { return s.walked(name, reached, onVolume, ways) }}
+	return story{name, func() string { return s.walked(name, reached, onVolume, ways) }, true}
 }
 
 // walked leads a host through its phases, with what comes on the way. What still lasts in the end

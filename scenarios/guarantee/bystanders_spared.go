@@ -10,7 +10,7 @@ import (
 
 var bystandersSpared = invariant.Invariant{
 	ID:    "bystanders-spared",
-	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; no other field of what a user wants is changed, nothing is taken for the deletion of one that is paused, no health check is changed, and no Pod of a Node that is Ready is ended past the budget that protects it.",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, deletes a Machine, or asks its host to go off, gives it away, switches it off or deprovisions it, unless the wish of another allows its part that deed: a mark for remediation, a deletion, a boot that is to be fenced; no other field of what a user wants is changed, no label, annotation, condition or error of others is lost, nothing is taken for the deletion of one that is paused, no health check is changed, and no Pod of a Node that is Ready is ended past the budget that protects it.",
 	Seed:  "000, 002, 003, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &bystanders{

@@ -420,7 +420,9 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 		spec(before.Spec, after.Spec, event, emit)
 		entries("labels", before.Labels, after.Labels, byKubectl, event, emit)
 		entries("annotations", before.Annotations, after.Annotations, mattersOnHost, event, emit)
-		entries("status", foreignError(before), foreignError(after), nil, event, emit)
+		if !powerError(after) { // which has the only place that there is for errors
+			entries("status", foreignError(before), foreignError(after), nil, event, emit)
+		}
 	}
 	send := func(kind history.Kind, value string) {
 		e := event
