@@ -490,6 +490,7 @@ func (s *set) file(name, description, workload, spec string, steps []string) str
 kind: Scenario
 metadata: {name: %s, description: %s}
 spec:
+  worlds: [sim]
   topology: {workers: {count: 3%s}, workload: %s, lease: 1s}
   %s
   steps:

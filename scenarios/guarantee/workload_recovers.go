@@ -24,6 +24,7 @@ var workloadRecovers = invariant.Invariant{
 			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
 			release:   p.Timings.Release,
 			bounded:   p.Timings.Safe > 0,
+			others:    make(map[string]bool),
 		}
 		for _, host := range p.Unwatched {
 			c.hosts.Of(host).unwatched = true
@@ -57,6 +58,9 @@ type recoveries struct {
 	timed  bool
 	from   time.Duration
 	anew   int
+	// others are Pods that users have bound, or that a DaemonSet keeps on each Node: none of them
+	// runs again elsewhere.
+	others map[string]bool
 }
 
 type recovering struct {
@@ -94,10 +98,17 @@ func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 
 func (c *recoveries) judge(h *recovering, e *history.Event) {
 	h.Body.Observe(e)
+	if (e.Kind == history.WorkloadStarted || e.Kind == history.WorkloadStopped) && c.others["Pod/"+e.Object] {
+		return
+	}
 	switch e.Kind {
 	case history.EvidenceLost:
 		c.Suspend(e, ", so that nobody saw whether the workload ran there")
 	case history.PodBound:
+		if invariant.ByUser(e) || e.Key != "" {
+			c.others[e.Object] = true
+			return
+		}
 		for i := range c.hosts.Hosts {
 			c.hosts.Hosts[i].State.bound = false
 		}
