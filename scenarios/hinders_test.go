@@ -35,7 +35,7 @@ func samples() []Op {
 func TestHinderingOperations(t *testing.T) {
 	want := map[string]string{
 		"hang": "host/worker-1 until the boot of worker-1", "panic": "host/worker-1 until the boot of worker-1",
-		"stopKubelet": "host/worker-1 until the boot of worker-1", "stopFeeding": "host/worker-1 until the boot of worker-1", "fillDisk": "host/worker-1 until worker-1 has a full disk",
+		"stopKubelet": "host/worker-1 until the kubelet of worker-1 is stopped", "stopFeeding": "host/worker-1 until the boot of worker-1", "fillDisk": "host/worker-1 until worker-1 has a full disk",
 		"moveBMC":         "bmc/worker-1 until the BMC of worker-1 has moved",
 		"addFault":        "bmc/worker-1 until fault slow of the BMC of worker-1",
 		"breakStorage":    "controller/attacher until the attach of worker-1 fails",

@@ -383,7 +383,7 @@ var operations = []operation{
 		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off", l.String() + " is poor"} }, orphan: "cut it",
 		asks: (*LinkOp).asks,
 	}),
-	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, itsBoot, of[HostOp]{
+	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, itsKubelet, of[HostOp]{
 		text: words("stop the kubelet of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, itsBoot, of[HostOp]{
@@ -662,6 +662,9 @@ func itself(h *HostOp, _ *invariant.Timings) *history.Hindrance {
 }
 func itsBoot(h *HostOp, _ *invariant.Timings) *history.Hindrance {
 	return &history.Hindrance{Party: HostEnd(h.Host), Name: history.BootOf(h.Host), Fails: true}
+}
+func itsKubelet(h *HostOp, _ *invariant.Timings) *history.Hindrance {
+	return &history.Hindrance{Party: HostEnd(h.Host), Name: history.KubeletOf(h.Host), Fails: true}
 }
 
 // States that several operations know of. What ends Everything ends every state.

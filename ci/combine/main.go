@@ -158,8 +158,8 @@ type result struct {
 	plan *scenarios.Plan
 }
 
-// cutShort is the verdict on a story in which an operation keeps from coming what a later step waits
-// for. It was held until then. Only walks may be.
+// cutShort is the verdict on a story in which an operation keeps from coming what a later step
+// waits for. It was held until then. Only walks may be.
 const cutShort invariant.Verdict = "cut short"
 
 // fine reports whether nothing has to be said of it.

@@ -35,6 +35,10 @@ type Hindrance struct {
 // BootOf is the name of a hindrance that the end of a host's boot ends.
 func BootOf(host string) string { return "the boot of " + host }
 
+// KubeletOf names what lasts until a host boots, or the faults are withdrawn: its kubelet is
+// stopped.
+func KubeletOf(host string) string { return "the kubelet of " + host + " is stopped" }
+
 // LinkOf is the name of a hindrance that the restoring of a link ends; both ends are "" for
 // all links of a host.
 func LinkOf(from, to string) string { return ALink + from + " to " + to }

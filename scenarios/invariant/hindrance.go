@@ -172,9 +172,11 @@ func (h *Hindrances) Observe(e *history.Event) {
 			h.end(e, party, isPaused)
 		}
 	case history.PowerOff, history.BootEnded, history.BootStarted:
-		party, name := history.HostEnd(e.Host), history.BootOf(e.Host)
+		party, boot, kubelet := history.HostEnd(e.Host), history.BootOf(e.Host), history.KubeletOf(e.Host)
 		// What was done to a host in the instant of its reset was done to the boot that begins.
-		h.free(e.At, func(s *Spell) bool { return s.Party == party && s.Name == name && s.begin < e.At })
+		h.free(e.At, func(s *Spell) bool {
+			return s.Party == party && (s.Name == boot || s.Name == kubelet) && s.begin < e.At
+		})
 	case history.EvidenceLost:
 		h.begin(e, history.BMCEnd(e.Host), isUnseen, false)
 	case history.EvidenceRegained:
